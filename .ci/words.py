@@ -2,11 +2,13 @@
 """The words of pages, comments and messages: the subject of a sentence is a named thing, and a sentence has one idea.
 
     words.py            README.md and docs/: no word of REFUSED, and no sentence of more than LONGEST words;
-                        src/ and sql/, comments and messages, and the comments of pg_test/, .ci/ and the Makefile:
-                        no word of REFUSED
+                        src/ and sql/, comments and messages: no word of REFUSED;
+                        the folders of OTHERS: the same, and not in the name of a function;
+                        .ci/ and the Makefile, comments only: no word of REFUSED
     words.py PAGE...    these pages only
 
-What stands in blocks of code and between backticks is not read. Each finding is a line `page:line: what`.
+What stands in blocks of code and between backticks is not read, nor a single word in quotation marks, which is a name.
+Each finding is a line `page:line: what`.
 """
 
 import re
@@ -15,8 +17,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # Not in capitals: constants have these.
-REFUSED = re.compile(r"\b([Ww]hoever|[Ss]omebody|[Nn]obody|[Hh]e|[Hh]im|[Hh]is)\b")
+REFUSED = re.compile(r"\b([Ww]hoever|[Ss]omebodys?|[Nn]obodys?|[Hh]e|[Hh]im|[Hh]is)\b")
 MARKS = {".rs": "//", ".sql": "--"}
+OTHERS = ["tests", "pg_test", "benches", "examples", "clients"]
+# What is read there.
+KINDS = {".rs", ".sql", ".md", ".sh", ".py", ".js", ".ts", ".mjs", ".cjs", ".go", ".java", ".rb", ".yml", ".toml", ".awk"}
+# Folders of what others have made.
+FOREIGN = {"target", "node_modules", "dist", ".venv", "__pycache__"}
+FUNCTION = re.compile(r"\b(?:fn|def|function|func) (\w+)")
 LONGEST = 40
 
 
@@ -79,7 +87,10 @@ def source():
     """The files of source, and whether their messages are read as well as their comments."""
     yield from ((path, True) for path in sorted((ROOT / "src").rglob("*.rs")))
     yield from ((path, True) for path in sorted((ROOT / "sql").glob("*.sql")))
-    yield from ((path, False) for path in sorted((ROOT / "pg_test").rglob("*.rs")))
+    for folder in OTHERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in KINDS and path.is_file() and not FOREIGN.intersection(path.relative_to(ROOT).parts):
+                yield path, True
     yield from ((path, False) for path in [*sorted((ROOT / ".ci").iterdir()), ROOT / "Makefile"])
 
 
@@ -87,8 +98,11 @@ def words(path, messages):
     """The words that a file of source should not have."""
     mark = MARKS.get(path.suffix, "#")
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        read = line if messages else line.partition(mark)[2]
-        for word in REFUSED.findall(without_code(read)):
+        read = without_code(line if messages else line.partition(mark)[2])
+        found = REFUSED.findall(re.sub(r"""(["'])\w+\1""", "X", read))
+        for name in FUNCTION.findall(line) if path.relative_to(ROOT).parts[0] in OTHERS else ():
+            found += REFUSED.findall(name.replace("_", " "))
+        for word in found:
             yield number, f"“{word}”: name the worker, the call, the session"
 
 

@@ -7,7 +7,7 @@
 #
 #   one, many                 claim and complete, one task at a time and BATCH at a time, from SIZE ready ones
 #   insert_one, insert_many   one task a call, and a thousand
-#   held                      `one` while somebody holds a snapshot, for HELD_SECONDS: of a backlog, and of a queue that is nearly
+#   held                      `one` while a session holds a snapshot, for HELD_SECONDS: of a backlog, and of a queue that is nearly
 #                             empty, where each client inserts a task before it claims one
 #   durable                   suspending DURABLE_SIZE tasks for an event each, the events, and performing the tasks to their ends; and how
 #                             long an idle worker takes from an event to its task
@@ -20,7 +20,7 @@
 #   SHARED_BUFFERS=4GB    of the server (1GB where the machine has less than 12 GB)
 #
 # A peer that cannot be had on this machine is skipped, and said so. What a peer is and where its statements come from
-# stands in benches/peers/README.md. Nothing is installed but below target/. Nobody else should use the machine meanwhile.
+# stands in benches/peers/README.md. Nothing is installed but below target/. The machine should do nothing else meanwhile.
 # The default run takes some 24 minutes on two cores, 14 of them for `held`. The tables and plots are in target/bench/peers/;
 # benches/paste.sh puts them into docs/benchmarks.md.
 # shellcheck disable=SC2034,SC2329  # `round` of the loops is not used in them; parts are called by their names
@@ -211,7 +211,7 @@ insert_many() {
 
 holder=''
 
-# hold DATABASE: somebody takes a snapshot there, and keeps it.
+# hold DATABASE: a session takes a snapshot there, and keeps it.
 hold() {
     psql -X -q -d "$1" -c 'BEGIN ISOLATION LEVEL REPEATABLE READ' -c 'SELECT count(*) FROM pg_class' \
         -c "SELECT pg_sleep($((held_seconds + 600)))" >/dev/null 2>&1 &
@@ -242,7 +242,7 @@ held_empty() {
     for peer in "${present[@]}"; do
         has "$peer" one && has "$peer" insert_one || continue
         new_database "${peer}_empty" "$peer"
-        # So that nobody comes upon an empty queue, and a client that claims always gets something.
+        # So that no client comes upon an empty queue, and a client that claims always gets something.
         fill "$peer" "${peer}_empty" $((2 * clients)) || { fail "$peer could not be filled"; continue; }
         settings "$peer" "${peer}_empty"
         script=$out/$peer/turn.sql

@@ -161,14 +161,14 @@ g=${groups[0]}
     counted "pause and resume a group of A" "SELECT taskq.pause_group('$g'), taskq.resume_group('$g')"
     counted "own one, all have some" "SELECT task_id FROM taskq.own_tasks('bench', 1, '{work}')"
     counted "own one where only A has some" "SELECT task_id FROM taskq.own_tasks('bench', 1, '{in}')"
-    counted "return by a token of A" "SELECT taskq.return_tasks('{nobody}', '{00000000-0000-8000-8000-000000000000}')"
+    counted "return by a token of A" "SELECT taskq.return_tasks('{absent}', '{00000000-0000-8000-8000-000000000000}')"
 } | tee -a "$table"
 
-# One inserts into A, one by one; beside it nobody, a flood into B, or a process that only counts.
+# A client inserts into A, one by one; beside it runs nothing, a flood into B, or a process that only counts.
 declare -A beside
 for _ in $(seq "$rounds"); do
     fill
-    for what in nobody flood busy; do
+    for what in nothing flood busy; do
         case $what in
             flood)
                 pgbench -n -M prepared -D g="${groups[1]}" -f "$out/router-insert_100.sql" -T 600 router >/dev/null 2>&1 &
@@ -179,7 +179,7 @@ for _ in $(seq "$rounds"); do
                 flood=$!
                 ;;
         esac
-        [ "$what" = nobody ] || sleep 1
+        [ "$what" = nothing ] || sleep 1
         read -r _ _ l < <(measure router insert_one "$((calls / 2))")
         beside[$what]+=" $l"
         if [ -n "$flood" ]; then
@@ -192,6 +192,6 @@ done
 {
     printf '\n| insert one into A, through the router, while there is | median µs |\n|---|--:|\n'
     # shellcheck disable=SC2086  # numbers
-    printf '| nobody else | %.0f |\n| a flood into B, hundreds through the same router | %.0f |\n| a process that only counts | %.0f |\n' \
-        "$(least ${beside[nobody]})" "$(least ${beside[flood]})" "$(least ${beside[busy]})"
+    printf '| nothing else | %.0f |\n| a flood into B, hundreds through the same router | %.0f |\n| a process that only counts | %.0f |\n' \
+        "$(least ${beside[nothing]})" "$(least ${beside[flood]})" "$(least ${beside[busy]})"
 } | tee -a "$table"

@@ -9,7 +9,7 @@
 #
 # Every figure stands beside another one that was measured in the same run on the same machine, since only their
 # ratio means something elsewhere. Each measurement is taken several times, in turn with the one that it is
-# compared with, and the best time counts: the others tell what else the machine was doing. Nobody else should
+# compared with, and the best time counts: the others tell what else the machine was doing. Nothing else should
 # use it meanwhile. What was printed, and the plans, stay in target/bench/.
 # shellcheck disable=SC2034  # `round` of the loops is not used in all of them
 set -euo pipefail
@@ -183,7 +183,7 @@ open_gate() {
         [ "$(sql graph -c "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")" = 0 ] || return 0
         sleep 0.05
     done
-    die "nobody holds the gate"
+    die "no session holds the gate"
 }
 
 of_graph="action_no = (SELECT action_no FROM taskq.action WHERE name = 'work')"

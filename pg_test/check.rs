@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[pg_test]
-    fn a_task_that_waits_in_vain_is_found() {
+    fn a_task_that_waits_behind_a_lost_dependency_is_found() {
         damaged(
             &copy("dependency", "'after_no', number_of('failed'), 'run_no', number_of('blocked')"),
             "blocked: task waits although a dependency is lost",
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[pg_test]
-    fn a_task_that_nobody_holds_and_nobody_can_be_granted_is_found() {
+    fn a_task_that_is_neither_held_nor_grantable_is_found() {
         damaged(
             "UPDATE taskq.run SET grantable = false WHERE task_no = number_of('ready')",
             "ready: task is neither held nor grantable",

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[pg_test]
-    fn nothing_is_left_out_that_a_statement_would_have_seen_to() {
+    fn no_table_has_what_direct_access_would_skip() {
         // Triggers, rules, generated columns, row security, deferred constraints: direct access asks for none of them.
         let queue =
             "IN (SELECT oid FROM pg_class WHERE relnamespace = 'taskq'::regnamespace AND relkind = 'r')";

@@ -122,8 +122,8 @@ mod tests {
             ("{a}", "{held}", "", "TQ005"),
             ("{a}", "{done}", "", "TQ005"),
             ("{a}", "{b}", ", condition => 'settled'", "TQ005"),
-            ("{a}", "{nobody}", "", "TQ003"),
-            ("{nobody}", "{a}", "", "TQ003"),
+            ("{a}", "{absent}", "", "TQ003"),
+            ("{absent}", "{a}", "", "TQ003"),
             ("{b}", "{a}", "", "TQ004"),
             ("{a}", "{a}", "", "TQ004"),
             ("{a,b}", "{a}", "", "22023"),
@@ -143,7 +143,7 @@ mod tests {
         }
         assert_eq!(refused("SELECT taskq.add_dependencies(NULL::jsonb)"), "22004");
         let ignored: i64 = one(
-            "SELECT taskq.add_dependencies(after => '{nobody,a}', run => '{a,b}', if_missing => 'ignore')",
+            "SELECT taskq.add_dependencies(after => '{absent,a}', run => '{a,b}', if_missing => 'ignore')",
         );
         assert_eq!(ignored, 1);
     }

@@ -84,7 +84,7 @@ mod tests {
         );
         assert_eq!(owned_ids(9, "x"), ["c"]);
         set_now("2030-01-01 00:05:00Z");
-        assert_eq!(state("b"), "ready", "also before anybody has looked");
+        assert_eq!(state("b"), "ready", "also before the next claim");
         assert_eq!(owned_ids(9, "x"), ["b"]);
         set_now("2030-01-01 00:10:00Z");
         assert_eq!(owned_ids(9, "x"), ["a"]);
@@ -117,15 +117,15 @@ mod tests {
     }
 
     #[pg_test]
-    fn a_dependency_on_nobody_is_refused_or_left_out() {
+    fn a_dependency_on_an_absent_task_is_refused_or_ignored() {
         for key in ["depends_on", "to_signal_after"] {
-            let tasks = format!(r#"[{{"id": "a", "action": "x", "{key}": ["nobody"]}}]"#);
+            let tasks = format!(r#"[{{"id": "a", "action": "x", "{key}": ["absent"]}}]"#);
             let refusal = refusal(&format!("SELECT taskq.insert_tasks('{tasks}')"));
             assert_eq!(refusal.sqlstate, "TQ003");
-            assert!(refusal.message.contains("nobody"), "{refusal:?}");
+            assert!(refusal.message.contains("absent"), "{refusal:?}");
         }
         let ids: Vec<String> =
-            all("SELECT taskq.insert_task('a', 'x', depends_on => '{nobody}', if_missing => 'ignore')");
+            all("SELECT taskq.insert_task('a', 'x', depends_on => '{absent}', if_missing => 'ignore')");
         assert_eq!((ids, state("a")), (vec!["a".to_owned()], "ready".to_owned()));
     }
 

@@ -15,7 +15,7 @@ mod tests {
         let grant = own_one("h");
         perform("d", "completed");
         let cancelled: i64 =
-            one("SELECT taskq.cancel_tasks('{held,ready,later,blocked,done,nobody,NULL}', 'no money')");
+            one("SELECT taskq.cancel_tasks('{held,ready,later,blocked,done,absent,NULL}', 'no money')");
         assert_eq!(cancelled, 4);
         for id in ["held", "ready", "later", "blocked"] {
             assert_eq!(column(id, "state || ': ' || status"), "aborted: no money");
@@ -37,7 +37,7 @@ mod tests {
                 {"id": "still", "action": "y", "depends_on": ["a", "open"]}]"#,
         );
         perform("d", "completed");
-        assert_eq!(one::<i64>("SELECT taskq.delete_tasks('{a,nobody,NULL}')"), 3);
+        assert_eq!(one::<i64>("SELECT taskq.delete_tasks('{a,absent,NULL}')"), 3);
         let left: Vec<String> = all("SELECT id FROM taskq.tasks ORDER BY id");
         assert_eq!(left, ["done", "freed", "milestone", "open", "still"]);
         assert_eq!(["freed", "milestone", "still"].map(state), ["ready", "completed", "blocked"]);
@@ -63,7 +63,7 @@ mod tests {
         run(&own_one("x").return_call(", status => 'well', result => '[1]'"));
         assert_eq!(all::<String>(ended), ["a|completed|well|[1]"]);
         for (call, code) in [
-            ("wait_for_task('nobody', '0')", "TQ003"),
+            ("wait_for_task('absent', '0')", "TQ003"),
             ("wait_for_task(NULL, '0')", "22004"),
             ("wait_for_task('a', NULL)", "22004"),
             ("wait_for_task('a', '-1 s')", "22023"),

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[pg_test]
-    fn a_late_return_succeeds_until_somebody_else_is_granted_the_task() {
+    fn a_late_return_succeeds_until_another_worker_is_granted_the_task() {
         set_now("2030-01-01 00:00:00Z");
         insert(r#"[{"id": "a", "action": "x"}, {"id": "b", "action": "x"}]"#);
         let late = own_with(2, "x", ", '1 minute'");
@@ -132,18 +132,18 @@ mod tests {
         run("SELECT taskq.maintain()");
         let answers: Vec<String> = all(&format!(
             "SELECT concat_ws(' ', COALESCE(task_id, 'NULL'), owned)
-               FROM taskq.extend_tasks_ownership('bob', ARRAY['c', 'b', 'a', 'a', 'nobody', NULL],
+               FROM taskq.extend_tasks_ownership('bob', ARRAY['c', 'b', 'a', 'a', 'absent', NULL],
                         ARRAY['{c}', '{b}', '{c}', '{a}', '{a}', '{a}']::uuid[], '1 hour')",
             a = grants[0].token,
             b = grants[1].token,
             c = grants[2].token,
         ));
-        assert_eq!(answers, ["c t", "b f", "a f", "a t", "nobody f", "NULL f"]);
+        assert_eq!(answers, ["c t", "b f", "a f", "a t", "absent f", "NULL f"]);
         assert_eq!(
             column("a", "concat_ws(' ', actor_id, action_deadline AT TIME ZONE 'UTC')"),
             "bob 2030-01-01 01:02:00"
         );
-        assert!(owned_ids(9, "x").is_empty(), "nobody else may own them before the new deadline");
+        assert!(owned_ids(9, "x").is_empty(), "no other worker may own them before the new deadline");
         run("SELECT taskq.cancel_tasks('{c}')");
         let owned: bool = one(&format!(
             "SELECT owned FROM taskq.extend_tasks_ownership('bob', '{{c}}', '{{{}}}', '1 hour')",

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[pg_test]
-    fn every_kept_plan_goes_by_indexes_whoever_needed_it_first() {
+    fn a_kept_plan_goes_by_indexes_whatever_its_session_sets() {
         for setting in HOSTILE {
             run(&format!("SET LOCAL {setting}"));
         }

@@ -31,7 +31,7 @@ mod tests {
         assert_eq!(mixed.sqlstate, "TQ001");
         assert!(mixed.message.contains("\"a\""), "{mixed:?}");
         assert_eq!(refused("SELECT taskq.return_task('a', gen_random_uuid())"), "TQ001");
-        assert_eq!(refused(&format!("SELECT taskq.return_task('nobody', '{}')", a.token)), "TQ003");
+        assert_eq!(refused(&format!("SELECT taskq.return_task('absent', '{}')", a.token)), "TQ003");
         assert_eq!(a.give("completed"), "completed");
         assert_eq!(refused(&a.return_call("")), "TQ001");
         run("SELECT taskq.cancel_tasks('{b}')");
@@ -67,7 +67,7 @@ mod tests {
         let g = own_with(3, "x", "");
         let rows: Vec<String> = all(&format!(
             "SELECT concat_ws(' ', COALESCE(task_id, 'NULL'), COALESCE(status_code::text, '-'), sqlstate)
-               FROM taskq.return_tasks(ARRAY['b', 'a', 'nobody', 'c', NULL, 'b', 'c'],
+               FROM taskq.return_tasks(ARRAY['b', 'a', 'absent', 'c', NULL, 'b', 'c'],
                         ARRAY['{1}', '{0}', '{0}', '{0}', '{2}', '{1}', NULL]::uuid[])",
             g[0].token, g[1].token, g[2].token,
         ));
@@ -76,7 +76,7 @@ mod tests {
             [
                 "b completed",
                 "a completed",
-                "nobody - TQ003",
+                "absent - TQ003",
                 "c - TQ001",
                 "NULL - TQ001",
                 "b - TQ001",

@@ -63,11 +63,11 @@ mod tests {
     ];
 
     #[pg_test]
-    fn nobody_has_a_right_by_birth() {
+    fn a_new_role_has_no_rights() {
         insert(r#"[{"id": "there", "action": "y"}]"#);
-        run("CREATE ROLE taskq_test_nobody");
+        run("CREATE ROLE taskq_test_powerless");
         for statements in [INSERTING, WORKING, LOOKING, INTERNAL] {
-            denied("taskq_test_nobody", statements);
+            denied("taskq_test_powerless", statements);
         }
     }
 

@@ -12,7 +12,7 @@ mod tests {
                 {"id": "c", "action": "m", "spontaneous": true, "depends_on": ["a"]}]"#,
         );
         assert_eq!(["a", "b", "c"].map(state), ["completed", "ready", "completed"]);
-        assert_eq!(owned_ids(9, "x,m"), ["b"], "nobody is granted a spontaneous task");
+        assert_eq!(owned_ids(9, "x,m"), ["b"], "no worker is granted a spontaneous task");
     }
 
     #[pg_test]

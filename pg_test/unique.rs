@@ -2,7 +2,7 @@
 
 #[pgrx::pg_schema]
 mod tests {
-    use crate::spec::{OnHeld, State, Unique, parse_unique};
+    use crate::input::{OnHeld, State, Unique, parse_unique};
     use pgrx::prelude::*;
 
     fn read(json: &str) -> Result<Option<Unique>, String> {

@@ -78,7 +78,7 @@ CREATE FUNCTION taskq._about_tries()
                                               UNION ALL
                                               SELECT FROM taskq.run AS l
                                                WHERE l.task_no = h.task_no AND l.granted_at = h.started_at
-                                                 AND l.nonce <> 0 AND NOT l.grantable
+                                                 AND l.nonce <> 0 AND NOT l.grantable AND l.aside IS NULL
                                               OFFSET 0))
                         GROUP BY h.outcome OFFSET 0) AS h
                  WHERE NOT s.whole AND p.i % 10 = 5) AS x

@@ -417,7 +417,7 @@ CREATE TABLE taskq.signal (
     run_no bigint NOT NULL,
     wait_no integer NOT NULL,                   -- for which of its waits: see `dependency`
     satisfied integer NOT NULL,                 -- dependencies that ended as they should
-    failed integer NOT NULL,                    -- of these, how many aborted
+    failed integer NOT NULL,                    -- of both, how many aborted
     lost integer NOT NULL,                      -- dependencies that ended the wrong way
     lost_status text,                           -- why the task aborts, where lost > 0
     skipped integer NOT NULL                    -- of those that are lost, how many were not needed

@@ -10,6 +10,7 @@ use crate::pg::throw::throw;
 /// An error that leaves the caller's transaction aborted and nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
+    /// The code that the caller gets: five characters, `TQ001` to `TQ007` or one of Postgres' own.
     pub(crate) sqlstate: &'static str,
     message: String,
     detail: String,

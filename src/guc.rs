@@ -8,10 +8,10 @@ use pgrx::datum::Interval;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
 
 use crate::error::sentence;
+use crate::input::backoff::Backoff;
+use crate::input::interval_problem;
 use crate::pg::settings::{self, Check};
 use crate::pg::{clock, session};
-use crate::spec::backoff::Backoff;
-use crate::spec::interval_problem;
 use crate::state::Outcome;
 
 /// `taskq.retention`: how long settled tasks are kept, in seconds; -1 for ever. 7 days by default. Superusers only: the
@@ -60,6 +60,14 @@ static SHORTEST_SLEEP: GucSetting<i32> = GucSetting::<i32>::new(100);
 
 /// Declares the settings; called once, when the library is loaded.
 pub(crate) fn init() {
+    define_for_tasks();
+    define_for_the_queue();
+    // A misspelt setting is an error.
+    session::reserve_settings(c"taskq");
+}
+
+/// What holds of a task unless it or its action says otherwise.
+fn define_for_tasks() {
     GucRegistry::define_int_guc(
         c"taskq.retention",
         c"How long settled tasks are kept, unless the task or its action says otherwise.",
@@ -69,24 +77,6 @@ pub(crate) fn init() {
         i32::MAX,
         GucContext::Suset,
         GucFlags::UNIT_S,
-    );
-    GucRegistry::define_bool_guc(
-        c"taskq.background_worker",
-        c"Whether a background worker does what is due.",
-        c"It stays where the library is preloaded; else calls that sleep start it. Read when it starts, and at each reload.",
-        &BACKGROUND_WORKER,
-        GucContext::Suset,
-        GucFlags::default(),
-    );
-    GucRegistry::define_int_guc(
-        c"taskq.maintenance_interval",
-        c"How long the background worker sleeps at most.",
-        c"It wakes up earlier for what is due, but removes expired tasks at this pace.",
-        &MAINTENANCE_INTERVAL,
-        1_000,
-        24 * 60 * 60 * 1_000,
-        GucContext::Suset,
-        GucFlags::UNIT_MS,
     );
     GucRegistry::define_int_guc(
         c"taskq.retention_aborted",
@@ -117,6 +107,27 @@ pub(crate) fn init() {
         c"An interval; empty: for ever.",
         &MAX_DURATION,
     );
+}
+
+fn define_for_the_queue() {
+    GucRegistry::define_bool_guc(
+        c"taskq.background_worker",
+        c"Whether a background worker does what is due.",
+        c"It stays where the library is preloaded; else calls that sleep start it. Read when it starts, and at each reload.",
+        &BACKGROUND_WORKER,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"taskq.maintenance_interval",
+        c"How long the background worker sleeps at most.",
+        c"It wakes up earlier for what is due, but removes expired tasks at this pace.",
+        &MAINTENANCE_INTERVAL,
+        1_000,
+        24 * 60 * 60 * 1_000,
+        GucContext::Suset,
+        GucFlags::UNIT_MS,
+    );
     GucRegistry::define_string_guc(
         c"taskq.now",
         c"Replaces the clock of the queue in this session; for tests.",
@@ -135,8 +146,6 @@ pub(crate) fn init() {
         GucContext::Userset,
         GucFlags::UNIT_MS,
     );
-    // A misspelt setting is an error.
-    session::reserve_settings(c"taskq");
 }
 
 /// How long a task which ended like this is kept by default; `None` for ever.

@@ -39,6 +39,9 @@ pub(crate) const NO_WAIT: WaitNo = -1;
 /// is brought back to where it began.
 pub(crate) const DROPPED: WaitNo = -2;
 
+/// As [`NO_WAIT`], where a task for which some of its dependencies suffice has counted the other one as lost.
+pub(crate) const NO_WAIT_LOST: WaitNo = -3;
+
 impl fmt::Display for TaskNo {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         self.0.fmt(f)
@@ -60,6 +63,7 @@ newtype! {
 impl Position {
     /// Before all that are taken.
     pub(crate) const BEGINNING: Position = Position(0);
+    /// Behind all that are taken.
     pub(crate) const END: Position = Position(i64::MAX);
 
     /// The one behind it.
@@ -81,7 +85,9 @@ newtype! {
 impl Lane {
     /// That of entries which are in no lane.
     pub(crate) const NONE: Lane = Lane(0);
+    /// Where the ring of lanes begins.
     pub(crate) const FIRST: Lane = Lane(i64::MIN);
+    /// Where the ring of lanes ends: [`Lane::FIRST`] comes after it.
     pub(crate) const LAST: Lane = Lane(i64::MAX);
 
     /// The one before it, which is not the first.

@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::insert::lock_for_change;
-use crate::number::{DROPPED, TaskNo, WaitNo};
+use crate::locks;
+use crate::number::{DROPPED, NO_WAIT, NO_WAIT_LOST, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
+use crate::settle::merge_keys;
 use crate::settle::{Ending, TOO_FEW, fold, release_or_complete, settle, without_open};
 use crate::state::{Cause, Outcome};
 use crate::store::live::{self, Counter, Live, Place};
-use crate::store::task::{self, Traces};
-use crate::store::{attempts, blocked, dependency, merge_key, progress, settled, step};
+use crate::store::traces::Traces;
+use crate::store::{attempts, blocked, dependency, progress, settled, step, task};
 use crate::wake;
 
 /// Deletes tasks whose live rows are locked, whatever their state, and those that lose their last dependency by it; how
@@ -31,7 +33,7 @@ pub(crate) fn delete_beside(
     let mut traces = Traces::default();
     while !wave.is_empty() {
         check_for_interrupts();
-        let outcomes = live::outcomes(&wave);
+        let outcomes = locks::outcomes(&wave);
         lock_dependents(&wave);
         remove(&wave, &rows, &mut traces);
         let mut left = edges_gone(&wave, &outcomes, staying, now);
@@ -146,7 +148,7 @@ fn lock_dependents(wave: &[TaskNo]) {
 fn remove(wave: &[TaskNo], rows: &HashMap<TaskNo, Live>, traces: &mut Traces) {
     live::remove(rows.values());
     let holders: Vec<TaskNo> = rows.values().filter(|row| row.keyed).map(|row| row.task_no).collect();
-    merge_key::given_back(&holders);
+    merge_keys::given_back(&holders);
     let ends = settled::REMOVE
         .map(wave, |(task_no, _, outcome, _)| (task_no, Outcome::from_stored(outcome)))
         .into_iter()
@@ -154,7 +156,7 @@ fn remove(wave: &[TaskNo], rows: &HashMap<TaskNo, Live>, traces: &mut Traces) {
     progress::forget(wave);
     attempts::forget(wave);
     step::forget(wave);
-    live::lock_edges_of(wave);
+    locks::lock_edges_of(wave);
     dependency::REMOVE_RUN.execute(wave);
     for task_no in wave {
         wake::settled(*task_no);
@@ -202,14 +204,12 @@ impl Loss {
     }
 }
 
-/// Takes the edges from deleted tasks away. Blocked dependents with nothing left to wait for are released,
-/// or complete if spontaneous; those left without any dependency are returned, locked, to be deleted.
-fn edges_gone(
+/// Removes the edges from deleted tasks: what their dependents lose, and the waits of the open ones.
+fn losses_of(
     wave: &[TaskNo],
     outcomes: &HashMap<TaskNo, Outcome>,
     staying: &HashSet<TaskNo>,
-    now: Time,
-) -> Vec<Live> {
+) -> (BTreeMap<TaskNo, Loss>, HashMap<TaskNo, Vec<WaitNo>>) {
     let mut losses: BTreeMap<TaskNo, Loss> = BTreeMap::new();
     let mut open: HashMap<TaskNo, Vec<WaitNo>> = HashMap::new();
     for (after, run, wait_no) in dependency::REMOVE_AFTER.query(wave) {
@@ -218,11 +218,25 @@ fn edges_gone(
         }
         let loss = losses.entry(run).or_default();
         loss.all += 1;
+        // What has been counted of one that started over was another end.
+        let is_over = matches!(wait_no, NO_WAIT | NO_WAIT_LOST);
         match outcomes.get(&after) {
             None => open.entry(run).or_default().push(wait_no),
-            Some(outcome) => loss.failed += i32::from(outcome.is_abort()),
+            Some(outcome) => loss.failed += i32::from(outcome.is_abort() && !is_over),
         }
     }
+    (losses, open)
+}
+
+/// Takes the edges from deleted tasks away. Blocked dependents with nothing left to wait for are released,
+/// or complete if spontaneous; those left without any dependency are returned, locked, to be deleted.
+fn edges_gone(
+    wave: &[TaskNo],
+    outcomes: &HashMap<TaskNo, Outcome>,
+    staying: &HashSet<TaskNo>,
+    now: Time,
+) -> Vec<Live> {
+    let (losses, open) = losses_of(wave, outcomes, staying);
     if losses.is_empty() {
         return Vec::new();
     }

@@ -8,7 +8,7 @@
 //! dependency has done its work and is removed.
 //!
 //! Locks: the graph guard, then the `settled` rows of the revived, then the live rows of all they wait for and all
-//! that wait for them. That is not the global order, nor one wave: callers are restartable (see `store::order`).
+//! that wait for them. That is not the global order, nor one wave: callers are restartable (see `locks::order`).
 
 mod place;
 mod rerun;
@@ -20,6 +20,7 @@ use place::Renumbered;
 pub(crate) use place::place;
 pub(crate) use rerun::{Dependents, Keeps, start_over};
 pub(crate) use rewind::{lock_to_rewind, without_suspension};
+pub(crate) use some_of_many::Gone;
 pub(crate) use suspending::drop_suspending;
 use suspending::drop_unfinished;
 
@@ -27,17 +28,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::error::{Refusal, Result};
 use crate::insert::{Waits, acyclic, add_waits, cycle_refusal, lock_for_change, next_wait, stored_arcs};
-use crate::number::{DROPPED, NO_WAIT, TaskNo, WaitNo};
+use crate::locks::{self, LockStrength, guard};
+use crate::number::{DROPPED, NO_WAIT, NO_WAIT_LOST, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::settle::{Lost, fold};
 use crate::state::{Condition, Outcome};
-use crate::store::dependency;
-use crate::store::guard::guard;
-use crate::store::live::{self, Live, LockStrength};
-use crate::store::numbers;
-use crate::store::task;
+use crate::store::live::Live;
+use crate::store::{dependency, numbers, task};
 
 /// What happens to a task that cannot come back because a dependency of it stays aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +65,7 @@ fn hold(which: &'static Statement<&'static [TaskNo], TaskNo>, task_nos: &[TaskNo
     if found.is_empty() {
         return found;
     }
-    let held = live::hold_outcomes(&found, LockStrength::Update);
+    let held = locks::hold_outcomes(&found, LockStrength::Update);
     let mut still: Vec<TaskNo> = which.query(task_nos);
     still.retain(|task_no| held.contains_key(task_no));
     still
@@ -98,7 +97,7 @@ pub(crate) fn revive(asked: &[TaskNo], unrevivable: Unrevivable, now: Time) -> R
     lock_neighbours(&task_nos);
     let dropped = drop_unfinished(&task_nos);
     uncount(&task_nos, &revived, now);
-    place(&task_nos, &HashMap::new(), &dropped, now);
+    place(&task_nos, &HashMap::new(), &dropped, Gone::Counts, now);
     // While they were settled, edges may have been added that only now close a cycle.
     acyclic(&stored_arcs(&task_nos)).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))?;
     Ok(task_nos.len() as i64)
@@ -153,20 +152,19 @@ fn without_lost(
     let asked: HashSet<TaskNo> = asked.iter().copied().collect();
     // A suspension is over for one that is asked for, whatever it has lost by it.
     let counts = |(run, _, suspending): &(TaskNo, TaskNo, bool)| !suspending || !asked.contains(run);
-    let lost: Vec<(TaskNo, TaskNo)> =
-        LOST.query(task_nos).into_iter().filter(counts).map(|(run, after, _)| (run, after)).collect();
-    let runs: Vec<TaskNo> = lost.iter().map(|(run, _)| *run).collect();
-    let mut spare = spare(&runs);
-    let mut dependents: HashMap<TaskNo, Vec<TaskNo>> = HashMap::new();
-    let mut gone: Vec<(TaskNo, TaskNo)> = Vec::new();
-    for (run, after) in lost {
-        dependents.entry(after).or_default().push(run);
+    let lost: Vec<(TaskNo, TaskNo, bool)> = LOST.query(task_nos).into_iter().filter(counts).collect();
+    let mut spare = spare(&lost.iter().map(|(run, ..)| *run).collect::<Vec<_>>());
+    let mut dependents: HashMap<TaskNo, Vec<(TaskNo, bool)>> = HashMap::new();
+    let mut gone: Vec<(TaskNo, TaskNo, bool)> = Vec::new();
+    for (run, after, suspending) in lost {
+        dependents.entry(after).or_default().push((run, suspending));
         if !revived.contains(&after) {
-            gone.push((run, after));
+            gone.push((run, after, suspending));
         }
     }
-    while let Some((run, after)) = gone.pop() {
-        if let Some(left) = spare.get_mut(&run).filter(|left| **left > 0) {
+    while let Some((run, after, suspending)) = gone.pop() {
+        // A suspension needs all that it has added.
+        if let Some(left) = spare.get_mut(&run).filter(|left| **left > 0 && !suspending) {
             *left -= 1;
             continue;
         }
@@ -176,33 +174,24 @@ fn without_lost(
         if unrevivable == Unrevivable::Refuse && asked.contains(&run) {
             return Err(unrevivable_refusal(run, after));
         }
-        gone.extend(dependents.get(&run).into_iter().flatten().map(|dependent| (*dependent, run)));
+        let of_this = dependents.get(&run).into_iter().flatten();
+        gone.extend(of_this.map(|(dependent, suspending)| (*dependent, run, *suspending)));
     }
     Ok(revived)
 }
 
-static TOTALS: Statement<&[TaskNo], (TaskNo, i64)> = Statement::new(
-    c"SELECT s.task_no, s.dependencies + d.dropped
-        FROM taskq.settled s
-       CROSS JOIN LATERAL (SELECT pg_catalog.count(*) AS dropped FROM taskq.dependency d
-                            WHERE d.run_no = s.task_no AND d.wait_no = -2 OFFSET 0) AS d
-       WHERE s.task_no = ANY ($1)",
-);
-
 /// Without how many of all their dependencies settled tasks can do, those for which some suffice.
 fn spare(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
-    let required = task::with_num_required(task_nos);
-    if required.is_empty() {
-        return HashMap::new();
-    }
-    let totals: Vec<(TaskNo, i64)> = TOTALS.query(required.keys().copied().collect::<Vec<_>>());
-    totals.into_iter().map(|(task_no, total)| (task_no, total as i32 - required[&task_no])).collect()
+    some_of_many::had(task_nos, Gone::Counts)
+        .into_iter()
+        .map(|(task_no, had)| (task_no, had.spare()))
+        .collect()
 }
 
 fn unrevivable_refusal(run: TaskNo, after: TaskNo) -> Refusal {
     let ids = numbers::ids(&[run, after]);
     let id = |n: &TaskNo| ids.get(n).map_or("", String::as_str);
-    let skipped = match live::outcomes(&[after]).get(&after) {
+    let skipped = match locks::outcomes(&[after]).get(&after) {
         // It was for the case that the other one aborts.
         Some(Outcome::Completed) => {
             format!("skipped: it runs only if \"{}\" aborts, and that completed", id(&after))
@@ -264,24 +253,32 @@ impl Counted {
     }
 }
 
-/// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted. One that is in
-/// progress goes on, and the dependency is removed. The tasks come back with `others`, which look after themselves.
-pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) {
+/// The dependencies of others on tasks that had settled.
+fn counted(task_nos: &[TaskNo], others: &HashSet<TaskNo>) -> Vec<Counted> {
     // Both are held, live or settled: no dependency on one of them can be added meanwhile.
-    let outcomes = live::outcomes(task_nos);
-    let edges: Vec<Counted> = DEPENDENTS
+    let outcomes = locks::outcomes(task_nos);
+    DEPENDENTS
         .map(task_nos, |(after, run, condition, wait_no, suspending)| {
             let outcome = *outcomes.get(&after)?;
-            let lost = Lost::of(after, Condition::from_stored(condition), outcome).is_some();
-            // What it has counted is another end than this one; as a rule that was no failure.
-            let counted = wait_no != NO_WAIT && wait_no != DROPPED;
-            let failed = outcome.is_abort() && counted;
-            Some(Counted { after, run, wait_no, suspending, failed, lost: lost && counted })
+            let condition = Condition::from_stored(condition);
+            let (failed, lost) = match wait_no {
+                // What it has counted is another end than this one; as a rule that was no failure.
+                NO_WAIT => (false, false),
+                NO_WAIT_LOST => (condition == Condition::Completed, true),
+                _ => (outcome.is_abort(), Lost::of(after, condition, outcome).is_some()),
+            };
+            Some(Counted { after, run, wait_no, suspending, failed, lost })
         })
         .into_iter()
         .flatten()
         .filter(|edge| !others.contains(&edge.run) && edge.wait_no != DROPPED)
-        .collect();
+        .collect()
+}
+
+/// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted. One that is in
+/// progress goes on, and the dependency is removed. The tasks come back with `others`, which look after themselves.
+pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) {
+    let edges = counted(task_nos, others);
     if edges.is_empty() {
         return;
     }
@@ -291,6 +288,8 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
     fold::of(&dependents, now);
     let rows: HashMap<TaskNo, Live> = lock_for_change(&dependents);
     let some_suffice = task::with_num_required(&dependents);
+    // One that is suspended had begun.
+    let has_enough = |row: &Live| row.counter().is_none_or(|counter| counter.since.is_some());
     let mut waits: BTreeMap<TaskNo, Waits> = BTreeMap::new();
     let (mut settled, mut in_progress) = (Vec::new(), Vec::new());
     let mut renumbered = Renumbered::default();
@@ -308,7 +307,7 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
                 settled.push(edge.after);
                 in_progress.push(edge.run);
             }
-            Some(row) if row.counter().is_none() && some_suffice.contains_key(&edge.run) => {
+            Some(row) if !edge.suspending && has_enough(row) && some_suffice.contains_key(&edge.run) => {
                 again.insert(edge.run);
             }
             row @ Some(_) => {
@@ -330,7 +329,7 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
         some_of_many::look_again(&again, &starting_over, &some_suffice, now);
     }
     if !in_progress.is_empty() {
-        live::lock_edges_of(&in_progress);
+        locks::lock_edges_of(&in_progress);
         dependency::REMOVE_BETWEEN.execute((settled, in_progress));
     }
 }

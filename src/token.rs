@@ -48,7 +48,9 @@ impl Base {
 /// Number and nonce out of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
+    /// The task that the token is for.
     pub(crate) task_no: TaskNo,
+    /// The secret part: the nonce of the grant that the token names.
     pub(crate) nonce: Nonce,
 }
 

@@ -1,7 +1,7 @@
 //! Arguments that take one of a few words.
 
 use crate::error::{Refusal, Result, required};
-use crate::spec::near;
+use crate::input::near;
 
 /// The word that an argument is. Anything else is refused, with the words that there are and the one that is probably
 /// meant.

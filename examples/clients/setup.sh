@@ -35,7 +35,7 @@ apt_install() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
-# Nobody asked for the service that Debian's package starts: policy-rc.d keeps it from that while it is installed.
+# The service that Debian's package starts is not wanted: policy-rc.d keeps it from that while it is installed.
 install_pgbouncer() {
     have pgbouncer || [ -x /usr/sbin/pgbouncer ] && return
     local policy=/usr/sbin/policy-rc.d

@@ -83,8 +83,8 @@ BEGIN
 END
 $$;
 
--- What an error of PL/Proxy is: `remote`, an answer of the shard; `never`, no connection was had, so nothing was done; `lost`,
--- it broke, and nobody knows; `own`, an error of the router itself.
+-- What an error of PL/Proxy is: `remote`, an answer of the shard; `never`, no connection was had, so nothing was done;
+-- `lost`, it broke, and what was done is unknown; `own`, an error of the router itself.
 CREATE FUNCTION taskq_router._kind(state text, message text) RETURNS text LANGUAGE sql IMMUTABLE
 AS $$
     SELECT CASE WHEN $1 = 'XX000' AND $2 ~ '^PL/Proxy function [^:]*: \[[^]]*\] (PQconnect|PQsocket)' THEN 'never'
@@ -154,7 +154,7 @@ BEGIN
 END
 $$;
 
--- All of them, for what concerns all: a closed one is refused by whoever comes to it.
+-- All of them, for what concerns all: a closed one is refused by the call that comes to it.
 CREATE FUNCTION taskq_router._all() RETURNS integer[] LANGUAGE sql STABLE
 AS $$ SELECT pg_catalog.array_agg(s.shard ORDER BY s.shard) FROM taskq_router.shards AS s $$;
 
@@ -350,7 +350,7 @@ BEGIN
         PERFORM taskq_router._raise('22023', 'the router has no shards', 'taskq_router.versions is empty.',
             'Make the routing table with taskq_router.add_shards.');
     END IF;
-    -- The newest is for those that nobody has yet.
+    -- The newest is for what no shard has yet.
     FOR n IN 1 .. pg_catalog.cardinality(homes) - 1 LOOP
         IF homes[n] <> homes[pg_catalog.cardinality(homes)] AND homes[n] <> ALL (homes[:n - 1]) THEN
             home := taskq_router._open(homes[n]);
@@ -1622,8 +1622,8 @@ END
 $$;
 COMMENT ON FUNCTION taskq_router.connect_shard IS 'point the router at the server of a shard: its first, or one that has taken its place';
 
--- Shards that the router does not know yet. With the first ones the hashes are divided among them; later each of those that are
--- there gives a part of its hashes to the new ones, which have groups from then on that nobody has yet.
+-- Shards that the router does not know yet. With the first ones the hashes are divided among them; later each of those
+-- that are there gives a part of its hashes to the new ones, which from then on have groups that no shard has yet.
 CREATE FUNCTION taskq_router.add_shards(VARIADIC connects text[]) RETURNS SETOF integer LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -1799,8 +1799,8 @@ SELECT taskq_router._proxy('_read_group', 'text', 'jsonb', $query$
                    FROM taskq.tasks AS t WHERE t.group_id = $2::text AND t.settled_at IS NOT NULL AND NOT (t.spontaneous AND t.status_code = 'completed')))
 $query$);
 
--- What is compared of the two: everything but times, tries and what is said on the way. Whoever cancels says no result: an aborted
--- task has none in the copy.
+-- What is compared of the two: everything but times, tries and what is said on the way. A cancellation says no result:
+-- an aborted task has none in the copy.
 SELECT taskq_router._proxy('_digest_group', 'text', 'text', $query$
     SELECT pg_catalog.md5(COALESCE((SELECT pg_catalog.string_agg(pg_catalog.jsonb_build_array(t.id, t.action, t.body, t.priority, t.status_code,
                                                       t.workgroup, t.merge_key, t.metadata,
@@ -1811,8 +1811,8 @@ SELECT taskq_router._proxy('_digest_group', 'text', 'text', $query$
                                  FROM taskq.dependencies AS d JOIN taskq.tasks AS t ON t.id = d.run WHERE t.group_id = $2::text), ''))
 $query$);
 
--- In one statement, and so in one transaction: nobody sees the copy before it is paused. The lock is for whoever deletes the copy
--- later: a router that dies leaves its statement running on the shard.
+-- In one statement, and so in one transaction: no session sees the copy before it is paused. The lock is for the
+-- session that deletes the copy later: a router that dies leaves its statement running on the shard.
 SELECT taskq_router._proxy('_write_group', 'text, jsonb, integer', 'bigint', $query$
     SELECT ends.n + groups.n
       FROM (SELECT pg_catalog.count(pg_catalog.pg_advisory_xact_lock($4::integer, pg_catalog.hashtext($2::text))::text) AS n OFFSET 0) AS locked
@@ -1862,7 +1862,7 @@ BEGIN
     PERFORM pg_catalog.pg_advisory_xact_lock(taskq_router._lock_key(), pg_catalog.hashtext($1));
 EXCEPTION WHEN lock_not_available THEN
     PERFORM taskq_router._not_movable($1, 'A transaction on the router that has written to it, or to one that shares its lock, is still open, or is prepared.',
-        'Look into pg_stat_activity and pg_prepared_xacts, end it, and call again; or CALL taskq_router.undo_move. Until then nobody writes to the group.');
+        'Look into pg_stat_activity and pg_prepared_xacts, end it, and call again; or CALL taskq_router.undo_move. Until then no session writes to the group.');
 END
 $$;
 
@@ -1941,14 +1941,14 @@ $$;
 
 -- Moves a paused group, in steps, each of which is one transaction here or there:
 --
---   1 mark      from now on this router refuses to write to the group; who is at it has ended
+--   1 mark      from now on this router refuses to write to the group; the calls that were at it have ended
 --   2 copy      with one statement on the new shard, paused; compared with what it was made of
 --   3 switch    the routing table says the new shard
 --   4 delete    what was copied, and nothing else, goes from the old shard
 --   5 unmark
 --
--- Up to 3 the old shard has the group, from 3 on the new one; the other copy is paused and nobody is led to it. So a move that
--- stops anywhere has lost nothing and doubled nothing, and the same call goes on where it stopped.
+-- Up to 3 the old shard has the group, from 3 on the new one; the other copy is paused and no call is led to it. So a
+-- move that stops anywhere has lost nothing and doubled nothing, and the same call goes on where it stopped.
 CREATE PROCEDURE taskq_router.move_group(group_id text, to_shard integer) LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
@@ -1975,7 +1975,7 @@ BEGIN
         IF m.going_to IS NULL THEN
             IF taskq_router._has($2, $1, NULL) THEN
                 PERFORM taskq_router._not_movable($1, pg_catalog.format('There are tasks of it on shard %s already.', $2),
-                    'Somebody has inserted them there directly, or with an older routing table: delete or finish them first.');
+                    'They were inserted there directly, or with an older routing table: delete or finish them first.');
             END IF;
             INSERT INTO taskq_router.moved AS x (group_id, shard, going_to) VALUES ($1, from_shard, $2)
                 ON CONFLICT (group_id) DO UPDATE SET going_to = EXCLUDED.going_to;
@@ -1989,12 +1989,12 @@ BEGIN
             PERFORM taskq_router._not_movable($1, 'The move was taken back, or done, by another session.', 'Look at taskq_router.moved.');
         ELSIF taskq_router._drop_copy($1, $2, from_shard, true) THEN
             PERFORM taskq_router._not_movable($1, pg_catalog.format('There are tasks of it on shard %s that are not in the group.', $2),
-                'Somebody has inserted them there directly: delete them there, or CALL taskq_router.undo_move.');
+                'They were inserted there directly: delete them there, or CALL taskq_router.undo_move.');
         ELSIF NOT taskq_router._copy_group($1, from_shard, $2) THEN
             UPDATE taskq_router.moved AS x SET going_to = NULL WHERE x.group_id = $1;
             COMMIT;
             PERFORM taskq_router._not_movable($1, 'Its copy is not the same: it was changed meanwhile, or has ends that cannot be repeated.',
-                'It is where it was. Try again when nobody changes it.');
+                'It is where it was. Try again when no session changes it.');
         END IF;
         -- 3
         UPDATE taskq_router.moved AS x SET shard = $2, going_to = NULL, left_on = from_shard WHERE x.group_id = $1;
@@ -2047,13 +2047,13 @@ BEGIN
         GET STACKED DIAGNOSTICS message = MESSAGE_TEXT;
         RAISE WARNING USING MESSAGE = pg_catalog.format('the copy of group "%s" on shard %s is still to be deleted', pg_catalog.left($1, 300), m.left_on),
             DETAIL = pg_catalog.format('The group is on shard %s, and may be written to: %s.', m.shard, message),
-            HINT = 'The copy is paused and asked by nobody. CALL taskq_router.undo_move again when that shard is back.';
+            HINT = 'The copy is paused and not asked. CALL taskq_router.undo_move again when that shard is back.';
     END;
 END
 $$;
 COMMENT ON PROCEDURE taskq_router.undo_move IS 'take back a move that has failed or was interrupted, and has not come to the switch';
 
--- Whoever may call may route; what changes the routing is the owner's.
+-- Each role that may call may route; what changes the routing is the owner's.
 REVOKE ALL ON FUNCTION taskq_router.connect_shard, taskq_router.add_shards, taskq_router._number_of, taskq_router._new_shard,
     taskq_router.forget_versions, taskq_router.close_shard, taskq_router.open_shard, taskq_router.grant_use FROM PUBLIC;
 REVOKE ALL ON PROCEDURE taskq_router.move_group, taskq_router.undo_move FROM PUBLIC;

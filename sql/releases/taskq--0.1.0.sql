@@ -418,7 +418,7 @@ CREATE TABLE taskq.signal (
     run_no bigint NOT NULL,
     wait_no integer NOT NULL,                   -- for which of its waits: see `dependency`
     satisfied integer NOT NULL,                 -- dependencies that ended as they should
-    failed integer NOT NULL,                    -- of these, how many aborted
+    failed integer NOT NULL,                    -- of both, how many aborted
     lost integer NOT NULL,                      -- dependencies that ended the wrong way
     lost_status text,                           -- why the task aborts, where lost > 0
     skipped integer NOT NULL                    -- of those that are lost, how many were not needed
@@ -2408,6 +2408,7 @@ SELECT h.task_no, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.
                    UNION ALL
                    SELECT FROM taskq.run AS l
                     WHERE l.task_no = h.task_no AND l.granted_at = h.started_at AND l.nonce <> 0 AND NOT l.grantable
+                      AND l.aside IS NULL
                    OFFSET 0);
 COMMENT ON VIEW taskq._told_attempt IS 'internal: tries that did not settle their task, each once';
 
@@ -2434,7 +2435,8 @@ SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress',
        (SELECT p.status FROM taskq.progress AS p WHERE p.task_no = r.task_no)
   FROM taskq.run AS r
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) r.task_no
- WHERE r.nonce <> 0 AND NOT r.grantable AND t.seed IN (true, false);
+ -- One that is set aside has passed its deadline.
+ WHERE r.nonce <> 0 AND NOT r.grantable AND r.aside IS NULL AND t.seed IN (true, false);
 COMMENT ON VIEW taskq.attempts IS 'each try of a task: its worker, from when to when, and how it ended';
 
 CREATE VIEW taskq.steps AS
@@ -2656,7 +2658,7 @@ BEGIN
                         CASE u.condition WHEN 'c' THEN 'completed' WHEN 's' THEN 'settled' ELSE 'aborted' END AS condition
                    FROM (SELECT e.after_no, e.condition, count(*) OVER () AS waits
                            FROM taskq.dependency AS e
-                          WHERE e.run_no = number AND e.wait_no NOT IN (-1, -2)
+                          WHERE e.run_no = number AND e.wait_no NOT IN (-1, -2, -3)
                             AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0)
                           ORDER BY e.after_no LIMIT 20) AS u
                   CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = u.after_no OFFSET 0) AS o
@@ -2940,7 +2942,7 @@ CREATE FUNCTION taskq.check()
            -- What it was suspended for may start over when it has long gone on.
            AND NOT e.suspending
            -- It keeps what it has counted of one that started over without it, or has gone on without it.
-           AND e.wait_no NOT IN (-1, -2)
+           AND e.wait_no NOT IN (-1, -2, -3)
         UNION ALL
         -- A dependency that was lost has aborted the task that waited, unless some of its dependencies suffice.
         SELECT 'task waits although a dependency is lost', t.id, after.id
@@ -2950,7 +2952,7 @@ CREATE FUNCTION taskq.check()
           JOIN taskq.task AS after ON after.task_no = e.after_no
          WHERE ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
            AND t.num_required IS NULL
-           AND e.wait_no <> -1
+           AND e.wait_no NOT IN (-1, -3)
            AND NOT EXISTS (SELECT FROM taskq.settled AS z WHERE z.task_no = e.run_no)
            AND NOT EXISTS (SELECT FROM taskq.signal AS g WHERE g.run_no = e.run_no AND g.lost > 0)
         UNION ALL
@@ -3205,7 +3207,7 @@ CREATE FUNCTION taskq._about_tries()
                                               UNION ALL
                                               SELECT FROM taskq.run AS l
                                                WHERE l.task_no = h.task_no AND l.granted_at = h.started_at
-                                                 AND l.nonce <> 0 AND NOT l.grantable
+                                                 AND l.nonce <> 0 AND NOT l.grantable AND l.aside IS NULL
                                               OFFSET 0))
                         GROUP BY h.outcome OFFSET 0) AS h
                  WHERE NOT s.whole AND p.i % 10 = 5) AS x

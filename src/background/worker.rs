@@ -16,7 +16,8 @@ use crate::pg::search_path;
 use crate::pg::session::has_silent_commits;
 use crate::pg::wait_event::Sleep;
 use crate::store::seal;
-use crate::upkeep::steps::{self, KINDS, Step};
+use crate::upkeep::Step;
+use crate::upkeep::steps::{self, KINDS};
 
 /// How long it pauses at least between two rounds, so that a stream of things that come due does not keep it
 /// running.

@@ -18,9 +18,13 @@ use crate::token::{Base, Nonce};
 /// What a call asks for.
 #[derive(Clone)]
 pub(crate) struct Request {
+    /// The name that the worker gives itself. Empty in a trial.
     pub(crate) actor_id: String,
+    /// How many tasks it is granted at most.
     pub(crate) max_tasks: usize,
+    /// The names of the actions that it asks for. Empty in a trial that is given its actions.
     pub(crate) actions: Vec<String>,
+    /// For how long it asks to hold the tasks; `None`: what each task, its action or the setting says.
     pub(crate) max_duration: Option<Interval>,
     /// Which entries it takes.
     pub(crate) taking: Taking,
@@ -44,36 +48,59 @@ impl Request {
 
 /// A task that a call is granted.
 pub(crate) struct Grant {
+    /// The number of the task.
     pub(crate) task_no: TaskNo,
+    /// The secret part of the token that the worker gets.
     pub(crate) nonce: Nonce,
+    /// The id by which callers know the task.
     pub(crate) id: String,
+    /// The name of its action.
     pub(crate) action: String,
+    /// The parameters of the task; `None`: it was inserted without any.
     pub(crate) body: Option<String>,
+    /// What its inserter has noted beside the body, as a JSON object.
     pub(crate) metadata: Option<JsonText>,
+    /// What an earlier try has saved by `report_status`; `None`: nothing.
     pub(crate) checkpoint: Option<JsonText>,
+    /// What its dependencies left, as a JSON array; `None`: too large, or the caller has not asked for it.
     pub(crate) results: Option<JsonText>,
+    /// Its saved steps, as a JSON object from name to result; `None`: too large, or not asked for.
     pub(crate) steps: Option<JsonText>,
+    /// Tries so far, this one included: 1 at the first grant, and at the first after a retry or reset.
     pub(crate) tries: i32,
+    /// How many of its dependencies have aborted.
     pub(crate) failures: i32,
+    /// When the lease ends; infinity: never.
     pub(crate) deadline: Time,
+    /// Higher ones are granted first.
     pub(crate) priority: i32,
+    /// Where it stood among the entries of its priority.
     pub(crate) position: Position,
+    /// The number that stands for its action in the narrow tables.
     pub(super) action_no: i32,
+    /// The lane from which it was taken; [`Lane::NONE`]: none.
     pub(super) lane: Lane,
+    /// How many dependencies it has in all.
     pub(super) dependencies: i32,
+    /// It has a group, a workgroup or a merge key, so the gates are asked before the grant stands.
     pub(super) gated: bool,
     /// Its deadline had passed, and the actor that had it may still return it.
     pub(super) overdue: bool,
+    /// Its group, for the gates; `None`: it has none.
     pub(super) group_id: Option<String>,
+    /// Its workgroup, for the gates; `None`: it has none.
     pub(super) workgroup: Option<String>,
+    /// Its merge key, for the gates; `None`: it has none.
     pub(super) merge_key: Option<String>,
 }
 
 /// A call that claims: what it asks for, and by what it goes.
 pub(super) struct Call<'a> {
+    /// What the caller asks for.
     pub(super) request: &'a Request,
     /// In ascending order of their numbers.
     pub(super) actions: &'a [Action],
+    /// Random, new for each call: the nonces of all its grants are made of it.
     pub(super) base: Base,
     /// When it began to look.
     pub(super) now: Time,
@@ -91,6 +118,7 @@ pub(super) struct Call<'a> {
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl<'a> Call<'a> {
+    /// A call that has granted nothing yet. `actions` are in ascending order of their numbers.
     pub(super) fn new(request: &'a Request, actions: &'a [Action], now: Time) -> Self {
         Call {
             request,
@@ -126,6 +154,7 @@ impl<'a> Call<'a> {
         !self.asked.is_choosy() || self.asked.takes(entry(), gated)
     }
 
+    /// The action of this number; `None` if the call does not ask for it.
     pub(super) fn action(&self, action_no: i32) -> Option<&Action> {
         let at = self.actions.binary_search_by_key(&action_no, |a| a.action_no).ok()?;
         Some(&self.actions[at])

@@ -3,42 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::turns::Turn;
+use super::candidate::{Candidate, Source};
 use super::{lanes, marks};
-use crate::flow::actions::Action;
 use crate::number::{Lane, Position, TaskNo};
 use crate::pg::statement::Statement;
-
-/// An entry that may be next.
-#[derive(Clone, Debug)]
-pub(super) struct Candidate {
-    pub(super) task_no: TaskNo,
-    pub(super) action_no: i32,
-    pub(super) priority: i32,
-    pub(super) position: Position,
-    pub(super) lane: Lane,
-    /// Its group, if it is in a lane.
-    pub(super) group: Option<String>,
-    /// Whose turn it is once it is taken, if its action is fair.
-    pub(super) turn: Option<Turn>,
-}
-
-/// An action whose entries a claim may take.
-pub(super) struct Source<'a> {
-    pub(super) action: &'a Action,
-    /// Entries may be in lanes, or belong there.
-    pub(super) laned: bool,
-    /// Lanes that have nothing to give.
-    pub(super) full: Vec<Lane>,
-    /// Whose turn it is in the action is remembered by this number: the first of those that stand for its name.
-    pub(super) turns: i32,
-}
-
-impl Source<'_> {
-    pub(super) fn full_lanes(&self) -> Vec<Lane> {
-        self.full.clone()
-    }
-}
 
 /// The next entries of several actions, in order, without locks, leaving lanes out.
 static PEEK: Statement<(i32, &[i32], &[i32], &[i32], &[Position]), (TaskNo, i32, i32, Position)> =

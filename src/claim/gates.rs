@@ -21,38 +21,28 @@ use std::time::Duration;
 
 use super::call::{Call, Grant};
 use super::merge;
+use super::reasons;
 use super::way::{Found, Stretch, Way};
 use crate::flow::actions::Action;
+use crate::locks::turnstile;
 use crate::number::{Lane, Position, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
 use crate::settle::riders::{self, Rider};
-use crate::store::aside;
-use crate::store::merge_key::MergeKey;
-use crate::store::parked::{self, Parked, Reason};
-use crate::store::ready::{self, Freed};
+use crate::store::announce::announce;
+use crate::store::freed::Freed;
+use crate::store::parked::{self, Parked};
+use crate::store::reason::{MergeKey, Reason};
 use crate::store::run::changes;
 use crate::store::scheduled::Later;
 use crate::store::slot::Limit;
-use crate::store::turnstile;
+use crate::store::{aside, ready};
 
 /// For how long entries are held back whose group or workgroup another transaction is changing.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What is set for groups: whether they are paused, and have limits of their own.
-static GROUPS: Statement<&[&str], (String, bool, bool)> = Statement::new(
-    c"SELECT g.group_id, g.paused, g.max_concurrency IS NOT NULL FROM taskq.task_group g
-       WHERE g.group_id = ANY ($1) AND (g.paused OR g.max_concurrency IS NOT NULL)",
-);
-static STILL_PAUSED: Statement<&[&str], String> = Statement::new(
-    c"SELECT g.group_id FROM taskq.task_group g WHERE g.group_id = ANY ($1) AND g.paused
-       ORDER BY g.group_id FOR SHARE SKIP LOCKED",
-);
-static HELD_BACK: Statement<(&[&str], Time), (String, Time)> = Statement::new(
-    c"SELECT w.name, w.not_before FROM taskq.workgroup w WHERE w.name = ANY ($1) AND w.not_before > $2",
-);
-static LOCK: Statement<&[TaskNo], TaskNo> =
+static LOCK_TAKEN: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT r.task_no FROM taskq.run r WHERE r.task_no = ANY ($1) FOR UPDATE SKIP LOCKED");
 
 /// Whether a task was given a slot of a limit.
@@ -118,7 +108,8 @@ impl Groups {
         if groups.is_empty() {
             return Groups::default();
         }
-        let read = |groups: &[String]| GROUPS.query(groups.to_vec());
+        let read =
+            |groups: &[String]| reasons::groups(&groups.iter().map(String::as_str).collect::<Vec<_>>());
         let mut set = read(&groups);
         let paused: Vec<String> =
             set.iter().filter(|(_, paused, _)| *paused).map(|(g, ..)| g.clone()).collect();
@@ -127,7 +118,7 @@ impl Groups {
         } else {
             let through = |group: &&String| turnstile::pass(turnstile::Reason::Group(group));
             let through: Vec<String> = paused.iter().filter(through).cloned().collect();
-            let locked = STILL_PAUSED.query(through).into_iter().collect();
+            let locked = reasons::still_paused(through).into_iter().collect();
             if paused.iter().any(|group| !HashSet::contains(&locked, group)) {
                 // Some may have been resumed in between.
                 set = read(&groups);
@@ -146,7 +137,11 @@ impl Groups {
 /// Where a call is doing that just now: until soon.
 fn held_back(workgroups: Vec<String>, now: Time) -> HashMap<String, Time> {
     let read = |names: Vec<String>| -> HashMap<String, Time> {
-        if names.is_empty() { HashMap::new() } else { HELD_BACK.query((names, now)).into_iter().collect() }
+        if names.is_empty() {
+            return HashMap::new();
+        }
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        reasons::held_back(&names, now).into_iter().collect()
     };
     let seen = read(workgroups);
     if seen.is_empty() {
@@ -270,7 +265,7 @@ fn remove(turned_away: Vec<(Grant, Way)>) -> (Vec<(Grant, Way)>, Vec<(Grant, Way
     let may_go = |(grant, way): &&(Grant, Way)| !grant.overdue || matches!(way, Way::Park(Reason::Rides(_)));
     let going: Vec<TaskNo> = turned_away.iter().filter(may_go).map(|(g, _)| g.task_no).collect();
     let locked: HashSet<TaskNo> =
-        if going.is_empty() { HashSet::new() } else { LOCK.query(going).into_iter().collect() };
+        if going.is_empty() { HashSet::new() } else { LOCK_TAKEN.query(going).into_iter().collect() };
     let (gone, staying): (Vec<_>, Vec<_>) =
         turned_away.into_iter().partition(|(g, _)| locked.contains(&g.task_no));
     if !gone.is_empty() {
@@ -286,6 +281,6 @@ fn give_to_lanes(mut grants: Vec<Grant>) -> Vec<(TaskNo, i32, Met)> {
     }
     grants.sort_by_key(|g| (Reverse(g.priority), g.position));
     changes::GIVE_TO_LANES.execute(grants.iter().map(|g| g.task_no).collect::<Vec<_>>());
-    ready::announce(&grants.iter().map(|g| g.action_no).collect::<Vec<_>>());
+    announce(&grants.iter().map(|g| g.action_no).collect::<Vec<_>>());
     grants.into_iter().map(|g| (g.task_no, g.action_no, (Reverse(g.priority), g.position))).collect()
 }

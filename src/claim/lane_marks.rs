@@ -15,11 +15,10 @@ use super::marks;
 use crate::number::{Lane, Position};
 use crate::pg::session;
 use crate::pg::statement::{Statement, sql};
-use crate::store::costly;
-use crate::store::known_lanes;
+use crate::store::{costly, known_lanes};
 
 /// The first grantable entry of each lane. $1 to $6 see [`lanes_in_order`].
-static LOOK: Statement<(i32, i64, Position, &[i32], &[Lane], &[Position]), (i32, Lane, Position)> =
+static FIRST_OF_LANES: Statement<(i32, i64, Position, &[i32], &[Lane], &[Position]), (i32, Lane, Position)> =
     Statement::new(sql!(
         lanes_in_order!(),
         "SELECT l.priority::integer, l.lane, r.position FROM lanes AS l
@@ -49,7 +48,7 @@ pub(super) fn has_cost(action_no: i32, pages: u64, few: usize) {
     let mut firsts: BTreeMap<(Reverse<i32>, Lane), Position> = BTreeMap::new();
     let (priorities, lanes, starts) = known.below(ABOVE_ALL);
     let all = (action_no, ABOVE_ALL, known.rest, priorities, lanes, starts);
-    let looked = LOOK.look_each(all, |(priority, lane, position)| {
+    let looked = FIRST_OF_LANES.look_each(all, |(priority, lane, position)| {
         let first = firsts.entry((Reverse(priority), lane)).or_insert(position);
         *first = position.min(*first);
     });

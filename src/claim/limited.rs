@@ -13,7 +13,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::call::Grant;
-use super::candidates::{self, Candidate, Source};
+use super::candidate::{Candidate, Source};
+use super::candidates;
 use super::reservations::{Full, Reservations, Reserved};
 use super::under_way::Claim;
 use super::{lanes, sleeper, take, turns};
@@ -21,8 +22,7 @@ use crate::flow::actions::Action;
 use crate::flow::group_settings;
 use crate::number::{Lane, TaskNo};
 use crate::pg::session::check_for_interrupts;
-use crate::store::slot::Limit;
-use crate::store::slot::full_lanes;
+use crate::store::slot::{Limit, full_lanes};
 use crate::wake;
 
 /// How many entries are moved into lanes at first, once one is met that belongs there; twice as many the next time.

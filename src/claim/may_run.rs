@@ -14,13 +14,13 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
+use super::reasons;
 use crate::allowance::Allowance;
 use crate::flow::actions::Action;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::pg::statement::Statement;
 use crate::pg::table::look;
-use crate::store::merge_key::MergeKey;
+use crate::store::reason::MergeKey;
 use crate::store::task::{self, GROUP_ID, MERGE_KEY, WORKGROUP};
 
 /// Which entries a claim takes.
@@ -67,23 +67,16 @@ struct Group {
 /// An entry, as far as the claim knows it before it takes it.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
+    /// The number of the task.
     pub(super) task_no: TaskNo,
+    /// Its action, as the claim knows it; `None`: the claim does not ask for it.
     pub(super) action: Option<&'a Action>,
     /// It is in a lane, or will be once it is ready.
     pub(super) in_lane: bool,
 }
 
-static GROUP: Statement<&str, (bool, bool)> = Statement::new(
-    c"SELECT g.paused, g.max_concurrency IS NOT NULL FROM taskq.task_group g WHERE g.group_id = $1",
-);
-static HELD_BACK: Statement<(&str, Time), Time> =
-    Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1 AND w.not_before > $2");
-static BUSY: Statement<(&str, &str, &str), bool> = Statement::new(
-    c"SELECT true FROM taskq.merge_key m
-       WHERE m.action = $1 AND m.group_id = $2 AND m.key = $3 AND m.holder_no IS NOT NULL",
-);
-
 impl Asked {
+    /// A claim that has asked nothing yet.
     pub(super) fn new(taking: Taking, now: Time) -> Self {
         Asked {
             taking,
@@ -165,23 +158,23 @@ impl Asked {
         if group.is_some_and(|group| self.holds_group(group, entry)) {
             return true;
         }
-        let until = workgroup
-            .and_then(|w| known(&self.workgroups, w, |name| HELD_BACK.first((name.as_str(), self.now))));
+        let until = workgroup.and_then(|w| {
+            known(&self.workgroups, w, |name| {
+                let held_back = reasons::held_back(&[name.as_str()], self.now);
+                held_back.into_iter().next().map(|(_, until)| until)
+            })
+        });
         if let Some(until) = until {
             self.until.set(self.until.get().into_iter().chain([until]).min());
             return true;
         }
-        key.is_some_and(|key| {
-            known(&self.keys, key, |key| {
-                BUSY.first((key.action.as_str(), key.group.as_str(), key.key.as_str())).is_some()
-            })
-        })
+        key.is_some_and(|key| known(&self.keys, key, reasons::is_busy))
     }
 
     fn holds_group(&self, group: String, entry: Entry) -> bool {
         let group = known(&self.groups, group, |group| {
-            let (paused, limited) = GROUP.first(group.as_str()).unwrap_or_default();
-            Group { paused, limited }
+            let set = reasons::groups(&[group.as_str()]).into_iter().next();
+            set.map(|(_, paused, limited)| Group { paused, limited }).unwrap_or_default()
         });
         let has_lane = group.limited || entry.action.is_some_and(Action::gives_lanes);
         group.paused || has_lane && !entry.in_lane

@@ -18,7 +18,8 @@ use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::settle::riders;
-use crate::store::merge_key::{self, MergeKey};
+use crate::store::merge_key;
+use crate::store::reason::MergeKey;
 use crate::wake;
 
 static LOCK_ITS_KEY: Statement<(TaskNo, i32)> = Statement::new(

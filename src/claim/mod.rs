@@ -12,6 +12,7 @@
 //! per call.
 
 mod call;
+mod candidate;
 mod candidates;
 mod gates;
 mod jumps;
@@ -22,6 +23,7 @@ mod limited;
 pub(crate) mod marks;
 pub(crate) mod may_run;
 mod merge;
+mod reasons;
 mod reservations;
 mod sleeper;
 mod sweep;

@@ -7,8 +7,7 @@ use crate::flow::actions::Action;
 use crate::flow::rates::Bucket;
 use crate::number::{Position, TaskNo};
 use crate::pg::block::in_transaction_block;
-use crate::store::slot::known;
-use crate::store::slot::{self, Ask, Assignment, Limit};
+use crate::store::slot::{self, Ask, Assignment, Limit, known};
 use crate::wake;
 
 /// A bucket that this call has locked, or that another grant holds.
@@ -44,6 +43,7 @@ impl Reserved {
         !self.slots.is_empty()
     }
 
+    /// Whether a slot of this limit is among them.
     pub(super) fn has(&self, limit: &Limit) -> bool {
         self.slots.iter().any(|(of, _)| of == limit)
     }

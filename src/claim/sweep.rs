@@ -14,12 +14,12 @@ use crate::number::{Lane, Position, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, record};
-use crate::store::aside;
-use crate::store::merge_key::MergeKey;
-use crate::store::parked::{self, Parked, Reason};
-use crate::store::ready::{self, Freed};
+use crate::store::freed::Freed;
+use crate::store::parked::{self, Parked};
+use crate::store::reason::{MergeKey, Reason};
 use crate::store::run::changes;
 use crate::store::scheduled::Later;
+use crate::store::{aside, ready};
 
 /// How many entries the first look ahead of a call sees; each later one twice as many.
 const FIRST: usize = 1_000;
@@ -55,7 +55,7 @@ static AHEAD_IN_LANE: Statement<(i32, i32, Lane, i32, Position), Ahead> = Statem
 );
 /// Locked for removal, which conflicts with adding dependents, too; waits for no lock. Those that an earlier worker may
 /// still return, and those that get a dependent just now, are set aside where they are.
-static LOCK: Statement<&[TaskNo], (Position, Freed)> = Statement::new(
+static LOCK_UNGRANTED: Statement<&[TaskNo], (Position, Freed)> = Statement::new(
     c"SELECT r.position, r.task_no, r.tries, r.failures, r.dependencies FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.grantable AND r.nonce = 0
          FOR UPDATE SKIP LOCKED",
@@ -83,7 +83,7 @@ pub(super) fn move_all(found: &Found, stretch: Stretch, from: Position, action: 
     assign_transaction_id();
     let task_nos: Vec<TaskNo> = ways.keys().copied().collect();
     let (mut parked, mut scheduled) = (Vec::new(), Vec::new());
-    let locked = LOCK.map(task_nos, |(position, freed)| {
+    let locked = LOCK_UNGRANTED.map(task_nos, |(position, freed)| {
         match &ways[&freed.task_no] {
             Way::Park(reason) => {
                 parked.push(Parked { freed, position, reason: reason.clone() });

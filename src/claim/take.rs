@@ -35,6 +35,7 @@ use crate::token::Nonce;
 
 /// What was taken by one look.
 pub(super) struct Taken {
+    /// The tasks that were taken, before the gates are asked.
     pub(super) grants: Vec<Grant>,
     /// There may be more: it has not come to the end, or has met entries that were changed since it looked.
     pub(super) more: bool,

@@ -12,7 +12,9 @@ use crate::number::Lane;
 /// Whose turn it is, and how many entries are left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
+    /// The lane whose turn it is.
     pub(super) lane: Lane,
+    /// How many more entries it takes in this turn.
     pub(super) left: u32,
 }
 
@@ -41,8 +43,11 @@ pub(super) fn remember(action_no: i32, turn: Turn) {
 /// A lane and its next entries, first in, first out.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
+    /// The lane that the entries are in.
     pub(super) lane: Lane,
+    /// How many entries it takes in a turn.
     pub(super) weight: u32,
+    /// Its next entries, the first one in front.
     pub(super) entries: VecDeque<T>,
 }
 

@@ -17,6 +17,7 @@ const MOST_MOVES: usize = 20_000;
 
 /// The call, and the books that are kept of it. They are written here only.
 pub(super) struct Claim<'a> {
+    /// What the call asks for, and by what it goes.
     pub(super) call: Call<'a>,
     /// How many entries it has moved out of its way.
     moves: usize,
@@ -52,6 +53,7 @@ impl Pace {
 }
 
 impl<'a> Claim<'a> {
+    /// A claim that has moved nothing and met nothing yet.
     pub(super) fn new(call: Call<'a>) -> Self {
         Claim {
             call,
@@ -111,6 +113,7 @@ impl<'a> Claim<'a> {
         self.to_lanes.keys().copied().collect()
     }
 
+    /// Whether entries were met since the last time that belong into lanes.
     pub(super) fn has_met_lanes(&self) -> bool {
         !self.to_lanes.is_empty()
     }
@@ -120,6 +123,7 @@ impl<'a> Claim<'a> {
         (std::mem::take(&mut self.to_lanes), std::mem::take(&mut self.moved_into_lanes))
     }
 
+    /// Whether it has moved any entry out of its way.
     pub(super) fn has_moved(&self) -> bool {
         self.moves > 0
     }

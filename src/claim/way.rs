@@ -4,9 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::number::{Lane, Position, ReasonNo};
 use crate::pg::clock::Time;
-use crate::store::aside;
-use crate::store::merge_key::MergeKey;
-use crate::store::parked::Reason;
+use crate::store::reason::{self, MergeKey, Reason};
 
 /// Where an entry goes that may not run now.
 pub(super) enum Way {
@@ -30,8 +28,11 @@ impl Way {
 /// Where entries stand one behind the other: a priority of an action, in a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Stretch {
+    /// The number that stands for the action.
     pub(super) action_no: i32,
+    /// The priority that all these entries have.
     pub(super) priority: i32,
+    /// The lane that they are in; [`Lane::NONE`]: none.
     pub(super) lane: Lane,
 }
 
@@ -62,6 +63,7 @@ impl Found {
         }
     }
 
+    /// Notes that an entry which is kept back was met here. The first position is kept.
     pub(super) fn has_met(&mut self, stretch: Stretch, position: Position) {
         let first = self.met.entry(stretch).or_insert(position);
         *first = position.min(*first);
@@ -73,9 +75,9 @@ impl Found {
             return Some(Way::Park(Reason::Group(group.clone())));
         }
         if let Some((group, due)) = group.and_then(|g| self.changing.get_key_value(g)) {
-            return Some(Way::Schedule(aside::group(group), *due));
+            return Some(Way::Schedule(reason::group(group), *due));
         }
         let (name, due) = workgroup.and_then(|w| self.held_back.get_key_value(w))?;
-        Some(Way::Schedule(aside::workgroup(name), *due))
+        Some(Way::Schedule(reason::workgroup(name), *due))
     }
 }

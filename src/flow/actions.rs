@@ -8,27 +8,32 @@ use pgrx::datum::Interval;
 
 use super::rates;
 use crate::guc;
+use crate::input::backoff::Backoff;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::{check_for_interrupts, random_62_bits};
 use crate::pg::statement::Statement;
 use crate::pg::table::{Key, look};
-use crate::spec::backoff::Backoff;
 use crate::store::action_setting::Named;
 use crate::store::{known_actions, known_lanes, run, slot};
 
 /// An action number with what is set for its name.
 #[derive(Clone, Debug)]
 pub(crate) struct Action {
+    /// One of the numbers that stand for the name.
     pub(crate) action_no: i32,
+    /// The name that tasks are inserted and claimed with.
     pub(crate) name: String,
+    /// An operator has paused it: none of its tasks is granted.
     pub(crate) paused: bool,
     /// The lease of tasks that say nothing about it.
     pub(crate) max_duration: Option<Interval>,
     /// The longest that a try of tasks lasts that say nothing about it.
     pub(crate) max_run_time: Option<Interval>,
+    /// How many of its tasks may be in progress; `None`: any number.
     pub(crate) max_concurrency: Option<i32>,
+    /// How many grants it allows, and in which time; `None`: any number.
     pub(crate) rate: Option<(i32, Interval)>,
     /// How many tasks of one group may be in progress.
     pub(crate) max_per_group: Option<i32>,
@@ -170,7 +175,9 @@ pub(crate) fn backoffs(tries: &[(TaskNo, i32)]) -> HashMap<TaskNo, Duration> {
 /// What limits the tries of a task.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TryLimits {
+    /// After so many tries the task aborts; `None`: no bound.
     pub(crate) max_tries: Option<i32>,
+    /// After so many deadlines that have passed the task aborts; `None`: only by its tries.
     pub(crate) max_timeouts: Option<i32>,
 }
 

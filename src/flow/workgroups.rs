@@ -15,8 +15,11 @@ static OF_TASKS: Statement<&[TaskNo], (TaskNo, Option<String>)> =
 
 /// A task that is being returned, its id, and for how long its workgroup is to be held back.
 pub(crate) struct Delayed<'a> {
+    /// The number of the task, by which its workgroup is looked up.
     pub(crate) task_no: TaskNo,
+    /// Its id, for a refusal.
     pub(crate) id: &'a str,
+    /// How long the workgroup is held back, from now on.
     pub(crate) delay: Interval,
 }
 

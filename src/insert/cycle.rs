@@ -3,8 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::NewTask;
-use super::edges::{EdgeSet, Stored};
+use super::edges::EdgeSet;
+use super::new::NewTask;
+use super::stored::Stored;
 use crate::error::{Refusal, Result};
 use crate::graph::{self, Arc};
 use crate::number::TaskNo;

@@ -7,106 +7,33 @@
 mod cycle;
 mod edges;
 pub(crate) mod in_the_way;
+mod new;
+mod options;
 mod place;
 mod replace;
 mod rows;
 mod stages;
+mod stored;
 pub(crate) mod unique;
 mod waits;
 
 pub(crate) use cycle::{acyclic, refusal as cycle_refusal, stored_arcs};
-pub(crate) use edges::{EdgeSet, Stored, add_waits, has_begun, may_wait, next_wait, store as store_edges};
+pub(crate) use edges::{EdgeSet, add_waits, may_wait, next_wait, store as store_edges};
+pub(crate) use new::Report;
+pub(crate) use options::{OnConflict, Options, parse_if_missing};
+pub(crate) use stored::has_begun;
 pub(crate) use waits::{Standing, Waits};
 
 use std::collections::{HashMap, HashSet};
 
 use crate::clock;
 use crate::error::Result;
+use crate::input::{TaskSpec, Unique};
+use crate::locks::{self, LockStrength, restartable};
 use crate::number::TaskNo;
 use crate::rights::{self, Doing};
-use crate::spec::{TaskSpec, Unique};
-use crate::store::live::{self, LockStrength};
-use crate::store::order::restartable;
-use crate::words::word;
-
-/// What happens to a task whose id exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnConflict {
-    Error,
-    Replace,
-    Skip,
-}
-
-/// How a call wants its conflicts handled.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Options {
-    pub(crate) on_conflict: OnConflict,
-    /// Dependencies on tasks that do not exist are left out instead of refused.
-    pub(crate) ignore_missing: bool,
-}
-
-impl Options {
-    /// From the texts of the arguments.
-    pub(crate) fn parse(on_conflict: Option<&str>, if_missing: Option<&str>) -> Result<Self> {
-        let on_conflict = match word("on_conflict", on_conflict, &["error", "skip"])? {
-            "skip" => OnConflict::Skip,
-            _ => OnConflict::Error,
-        };
-        Ok(Options { on_conflict, ignore_missing: parse_if_missing(if_missing)? })
-    }
-}
-
-/// Whether `if_missing` says to ignore.
-pub(crate) fn parse_if_missing(if_missing: Option<&str>) -> Result<bool> {
-    Ok(word("if_missing", if_missing, &["error", "ignore"])? == "ignore")
-}
-
-/// A task that this call inserts.
-pub(crate) struct NewTask {
-    pub(crate) task_no: TaskNo,
-    pub(crate) action_no: i32,
-    /// Whether its action is set to `notify`.
-    pub(crate) notify: bool,
-    /// Whether its action puts every task that has a group into the lane of that.
-    gives_lanes: bool,
-    pub(crate) id: String,
-    /// The call has made up the id: no other task has it.
-    id_is_new: bool,
-    /// Its place in the call, from 0.
-    element: usize,
-    pub(crate) spec: TaskSpec,
-}
-
-/// What became of an element that was not simply inserted.
-#[derive(Clone, Debug)]
-enum Fate {
-    /// It comes after the task that holds its key.
-    After { existing: String },
-    /// It took the place of another task.
-    Replaced { existing: String },
-    /// It was left out, for the sake of this task.
-    Skipped { existing: String },
-}
-
-/// Fates by the places of elements in the call.
-type Fates = HashMap<usize, Fate>;
-
-/// What a call has come to.
-struct Inserted {
-    /// The tasks inserted, in the order of the call.
-    tasks: Vec<NewTask>,
-    fates: Fates,
-    elements: usize,
-}
-
-/// What became of one element of a call.
-pub(crate) struct Report {
-    /// The task that does its work.
-    pub(crate) id: String,
-    pub(crate) outcome: &'static str,
-    /// The task that was there before.
-    pub(crate) existing: Option<String>,
-}
+use crate::store::live;
+use new::{Fate, Inserted};
 
 /// Inserts the tasks and returns the ids of those inserted, in the order given.
 pub(crate) fn insert(specs: Vec<TaskSpec>, options: Options) -> Result<Vec<String>> {
@@ -132,7 +59,7 @@ fn insert_all(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
         // Whether those with a unique key are replaced at all is not known yet.
         let plain = specs.iter().filter(|spec| spec.unique.is_none());
         let ids = plain.filter_map(|spec| spec.id.as_deref()).collect();
-        live::Idle { ids, refusal: replace::refusal }.look()?;
+        locks::Idle { ids, refusal: stored::is_replaced }.look()?;
     }
     let unique = specs.iter().filter_map(|spec| spec.unique.as_deref()).any(Unique::locks_holder);
     if !unique && !locks_stored(&specs, options) {
@@ -182,5 +109,5 @@ fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
 
 /// Locks live rows for a change; a thin name for the other verbs.
 pub(crate) fn lock_for_change(task_nos: &[TaskNo]) -> HashMap<TaskNo, live::Live> {
-    live::lock(task_nos, LockStrength::Update)
+    locks::lock(task_nos, LockStrength::Update)
 }

@@ -2,17 +2,18 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::NewTask;
-use super::edges::{EdgeSet, Stored};
+use super::edges::EdgeSet;
+use super::new::NewTask;
+use super::stored::Stored;
 use super::waits::{Standing as Stands, Waits};
 use crate::number::{FIRST_WAIT, TaskNo};
 use crate::pg::clock::Time;
 use crate::settle::{Ending, Lost, settle};
 use crate::state::{Cause, Outcome};
+use crate::store::freed::Freed;
 use crate::store::live::Counter;
 use crate::store::notify::notify_ready;
-use crate::store::ready::{self, Freed};
-use crate::store::{blocked, dependency, expiry, numbers};
+use crate::store::{blocked, dependency, expiry, numbers, ready};
 use crate::wake;
 
 /// What the dependencies of a new task amount to.

@@ -3,23 +3,17 @@
 
 use std::collections::HashMap;
 
-use crate::error::{Refusal, Result};
-use crate::insert::Stored;
+use super::stored::{Stored, is_replaced};
+use crate::error::Result;
+use crate::locks::{self, Idle, LockStrength};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, settle};
 use crate::state::{Cause, Outcome};
-use crate::store::dependency;
-use crate::store::live::{self, Idle, Live, LockStrength};
-use crate::store::settled;
-use crate::store::task;
-use crate::store::{attempts, progress, step};
-
-/// What is said of a task in progress that is to be replaced.
-pub(crate) fn refusal(id: &str) -> Refusal {
-    live::held(id, "cannot be replaced", "Wait until it is returned, or cancel it first.")
-}
+use crate::store::live::{self, Live};
+use crate::store::traces::Traces;
+use crate::store::{attempts, dependency, progress, settled, step};
 
 /// How long the end of a replaced task is kept for calls that wait for it.
 const EPITAPH_SECONDS: f64 = 3600.0;
@@ -36,8 +30,8 @@ pub(crate) fn remove_old(ids: &[&str], stored: &mut Stored, now: Time) -> Result
 
 /// Removes tasks with these ids that were inserted since the call looked.
 pub(crate) fn remove_newcomers(ids: &[&str], now: Time) -> Result<()> {
-    let idle = Idle { ids: ids.to_vec(), refusal };
-    let (numbers, mut live, _) = live::lock_any(ids, &[idle], LockStrength::Update, LockStrength::Update)?;
+    let idle = Idle { ids: ids.to_vec(), refusal: is_replaced };
+    let (numbers, mut live, _) = locks::lock_any(ids, &[idle], LockStrength::Update, LockStrength::Update)?;
     remove(numbers.into_iter().map(|(id, n)| (id, n, live.remove(&n))).collect(), now)
 }
 
@@ -47,7 +41,7 @@ fn remove(old: Vec<(String, TaskNo, Option<Live>)>, now: Time) -> Result<()> {
     }
     rights::check_tasks(Doing::Insert, old.iter().map(|(_, number, _)| *number))?;
     if let Some((id, ..)) = old.iter().find(|(_, _, live)| live.as_ref().is_some_and(Live::in_progress)) {
-        return Err(refusal(id));
+        return Err(is_replaced(id));
     }
     live::remove(old.iter().filter_map(|(_, _, live)| live.as_ref()));
     let ends = ends_of(&old);
@@ -58,13 +52,13 @@ fn remove(old: Vec<(String, TaskNo, Option<Live>)>, now: Time) -> Result<()> {
         .collect();
     settle(endings, now);
     let task_nos: Vec<TaskNo> = old.iter().map(|(_, number, _)| *number).collect();
-    live::lock_edges_of(&task_nos);
+    locks::lock_edges_of(&task_nos);
     dependency::REMOVE_AFTER.execute(task_nos.as_slice());
     dependency::REMOVE_RUN.execute(task_nos.as_slice());
     progress::forget(&task_nos);
     attempts::forget(&task_nos);
     step::forget(&task_nos);
-    let mut traces = task::Traces::default();
+    let mut traces = Traces::default();
     traces.by_removing(&task_nos, &ends);
     traces.count_out(now);
     settled::KEEP_EPITAPHS.execute((task_nos, now, pgrx::datum::Interval::from_seconds(EPITAPH_SECONDS)));
@@ -75,7 +69,7 @@ fn remove(old: Vec<(String, TaskNo, Option<Live>)>, now: Time) -> Result<()> {
 fn ends_of(old: &[(String, TaskNo, Option<Live>)]) -> HashMap<TaskNo, Outcome> {
     let ended: Vec<TaskNo> =
         old.iter().filter(|(_, _, live)| live.is_none()).map(|(_, number, _)| *number).collect();
-    let mut ends = if ended.is_empty() { HashMap::new() } else { live::outcomes(&ended) };
+    let mut ends = if ended.is_empty() { HashMap::new() } else { locks::outcomes(&ended) };
     for (_, number, _) in old.iter().filter(|(_, _, live)| live.is_some()) {
         ends.insert(*number, Outcome::Aborted);
     }

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use super::NewTask;
+use super::new::NewTask;
+use crate::locks::{self, Rank};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::store::order::{self, Rank};
 use crate::store::task;
 
 /// Inserts the rows and returns the ids that belong to other tasks, in the order of the call.
@@ -25,7 +25,7 @@ pub(super) fn insert(in_call_order: &[&NewTask], now: Time) -> Vec<String> {
         spec: &t.spec,
     });
     let refused = task::insert(rows, now);
-    order::holds(Rank::Ids);
+    locks::holds(Rank::Ids);
     if refused.is_empty() {
         return Vec::new();
     }

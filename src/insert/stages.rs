@@ -3,19 +3,21 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::edges::{self, EdgeSet, Stored};
-use super::{
-    Fate, Fates, Inserted, NewTask, OnConflict, Options, cycle, in_the_way, place, replace, rows, unique,
-};
+use super::edges::{self, EdgeSet};
+use super::new::{Fate, Fates, Inserted, NewTask};
+use super::options::{OnConflict, Options};
+use super::stored::{Stored, lock_stored};
+use super::{cycle, in_the_way, place, replace, rows, unique};
 use crate::clock;
 use crate::error::{Refusal, Result};
+use crate::input::{Element, Problem, TaskSpec};
+use crate::locks;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::rights::{self, Doing};
-use crate::spec::{Element, Problem, TaskSpec};
 use crate::store::actions::{self, Interned};
-use crate::store::merge_key::{self, MergeKey};
-use crate::store::{numbers, order, tally};
+use crate::store::reason::MergeKey;
+use crate::store::{merge_key, numbers, positions, tally};
 
 /// The tasks of a call, with what has become of those that are not simply inserted.
 struct Tasks {
@@ -52,6 +54,8 @@ pub(super) struct Linked {
 }
 
 impl Numbered {
+    /// Numbers the tasks, and leaves out what is to be skipped. An id that stands twice is refused, unless
+    /// the call skips such. Locks no task.
     pub(super) fn new(specs: Vec<TaskSpec>, options: Options) -> Result<Self> {
         let (elements, now) = (specs.len(), clock::now());
         let mut tasks = Tasks { new: Vec::new(), fates: Fates::new(), elements, options, now };
@@ -85,10 +89,10 @@ impl Numbered {
             true => tasks.new.iter().map(|t| t.id.as_str()).collect(),
             false => Vec::new(),
         };
-        let stored = edges::lock_stored(&tasks.new, &outside_ids(&tasks.new), &replaced, &keys.watched())?;
+        let stored = lock_stored(&tasks.new, &outside_ids(&tasks.new), &replaced, &keys.watched())?;
         if tasks.skipped().any(|id| stored.has_lost(id)) {
             // It was removed since: it is to be inserted after all.
-            order::restart_if_possible();
+            locks::restart_if_possible();
         }
         let (new, mut call) = tasks.unique();
         keys.decide_late(new, &stored, &mut call)?;
@@ -164,7 +168,7 @@ impl Tasks {
     /// looked up once: another may be there the next time one looks.
     fn number(&mut self, specs: Vec<TaskSpec>) -> Result<()> {
         let actions = actions::intern(specs.iter().map(|spec| spec.action.as_str()));
-        let numbers = numbers::take(specs.len())?;
+        let numbers = positions::take(specs.len())?;
         // Of those that were given: a new id is like no other.
         let mut seen: HashSet<String> = HashSet::new();
         self.new.reserve(specs.len());

@@ -1,8 +1,8 @@
 //! What the dependencies of a task amount to.
 
+use crate::input::Wants;
 use crate::number::TaskNo;
 use crate::settle::Lost;
-use crate::spec::Wants;
 use crate::state::{Condition, Outcome};
 
 /// New dependencies of a stored task.

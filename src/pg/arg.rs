@@ -13,10 +13,12 @@ pub(crate) struct Arg {
 }
 
 impl Arg {
+    /// A value, with the type that Postgres has for a `T`. An `Option` that is `None` becomes NULL.
     pub(crate) fn new<T: IntoDatum>(value: T) -> Self {
         Arg { datum: value.into_datum(), type_oid: T::type_oid }
     }
 
+    /// The type of the value in the catalog.
     pub(super) fn type_oid(self) -> pg_sys::Oid {
         (self.type_oid)()
     }

@@ -167,10 +167,12 @@ pub(crate) fn tell(due: Time) {
 }
 
 impl WorkerSlot {
+    /// The database that the slot belongs to; invalid where the slot is free.
     pub(crate) fn database(&self) -> pg_sys::Oid {
         pg_sys::Oid::from(self.database.load(SeqCst))
     }
 
+    /// What is known of the database's worker.
     pub(crate) fn state(&self) -> WorkerState {
         match self.state.load(SeqCst) {
             1 => WorkerState::Running,
@@ -181,6 +183,7 @@ impl WorkerSlot {
         }
     }
 
+    /// Has all sessions know this of the database's worker.
     pub(crate) fn set_state(&self, state: WorkerState) {
         let stored = match state {
             WorkerState::Unknown => 0,

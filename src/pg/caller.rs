@@ -50,8 +50,7 @@ impl Drop for AsOwner {
     }
 }
 
-/// Does something that raises no error as the user of the session, whose rights this backend has else: nothing of the owner's
-/// comes into it.
+/// Does something that raises no error as the user of the session, whatever role is set: nothing of the owner's comes into it.
 pub(super) fn as_session_user<R>(work: impl FnOnce() -> R) -> R {
     let (mut user, mut context) = (pg_sys::InvalidOid, 0);
     // SAFETY: reads and sets two variables, which are put back.

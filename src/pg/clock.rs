@@ -17,6 +17,7 @@ pub(crate) struct Time(pub(crate) i64);
 impl Time {
     /// Later than any other.
     pub(crate) const INFINITY: Time = Time(i64::MAX);
+    /// Earlier than any other.
     pub(crate) const BEGINNING: Time = Time(i64::MIN);
 
     /// This time plus an interval, with months and days counted as Postgres counts them.

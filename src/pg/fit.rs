@@ -9,13 +9,13 @@
 //! has, a check is a comparison of two numbers in memory. It is made where tables are opened, behind the lock as well,
 //! and before and after statements: an update that comes in between makes the call fail, and nothing of it stays.
 
-use std::ffi::CString;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ffi::{CStr, CString, c_int};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pgrx::pg_sys;
 
-use super::named::NAMES;
-use super::statement::Statement;
+use super::changes::NAMES;
+use super::search_path::Pinned;
 use super::throw::throw;
 
 /// The schemas that this library can work with. A release that needs a newer one than the last release had should work
@@ -26,14 +26,11 @@ const NEWEST: u32 = 1;
 /// As of which change of the catalog they fit; 0: never asked.
 static FITS: AtomicU64 = AtomicU64::new(0);
 
-/// True while the refusal is being made, for which a statement is run.
-static REFUSING: AtomicBool = AtomicBool::new(false);
-
 /// Ends the call unless the schema is one that this library can work with.
 pub(super) fn check() {
     let as_of = NAMES.version();
     // This backend has one thread.
-    if FITS.load(Ordering::Relaxed) == as_of || REFUSING.load(Ordering::Relaxed) {
+    if FITS.load(Ordering::Relaxed) == as_of {
         return;
     }
     // SAFETY: a look-up in the system cache by a string that ends with a NUL. Every call of the extension runs in
@@ -57,19 +54,40 @@ fn has_number(schema: pg_sys::Oid, number: u32) -> bool {
 }
 
 /// The version that is installed in the database, and the number of its schema.
-static INSTALLED: Statement<(), (String, Option<i32>)> = Statement::new(
-    c"SELECT e.extversion, (SELECT max(substring(c.relname::text FROM '[0-9]+$')::int)
+const INSTALLED: &CStr = c"SELECT e.extversion, (SELECT max(substring(c.relname::text FROM '[0-9]+$')::int)
                               FROM pg_catalog.pg_class AS c
                              WHERE c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace AS n WHERE n.nspname = 'taskq')
                                AND c.relkind = 'c' AND c.relname ~ '^_schema_[0-9]{1,6}$')
-        FROM pg_catalog.pg_extension AS e WHERE e.extname = 'taskq'",
-);
+        FROM pg_catalog.pg_extension AS e WHERE e.extname = 'taskq'";
+
+/// Asked once, for the refusal, and so not a [`Statement`](super::statement::Statement), which would have all of this checked
+/// first.
+fn installed() -> Option<(String, Option<u32>)> {
+    let _path = Pinned::begin();
+    // SAFETY: the query reads catalogs, with a snapshot that is taken for it. What it returns is copied before the SPI frame
+    // is closed. An error in between closes the frame, and drops the snapshot, with the (sub)transaction.
+    unsafe {
+        pg_sys::PushActiveSnapshot(pg_sys::GetLatestSnapshot());
+        if pg_sys::SPI_connect() != pg_sys::SPI_OK_CONNECT as i32
+            || pg_sys::SPI_execute(INSTALLED.as_ptr(), true, 1) != pg_sys::SPI_OK_SELECT as i32
+        {
+            pgrx::error!("SPI failed");
+        }
+        let table = pg_sys::SPI_tuptable;
+        let text = |column: c_int| {
+            let value = pg_sys::SPI_getvalue(*(*table).vals, (*table).tupdesc, column);
+            (!value.is_null()).then(|| CStr::from_ptr(value).to_string_lossy().into_owned())
+        };
+        let found = (pg_sys::SPI_processed > 0).then(|| (text(1), text(2)));
+        pg_sys::SPI_finish();
+        pg_sys::PopActiveSnapshot();
+        let (version, number) = found?;
+        Some((version?, number.and_then(|number| number.parse().ok())))
+    }
+}
 
 fn refuse() -> ! {
-    let installed = {
-        let _flag = Raised::new();
-        INSTALLED.first(())
-    };
+    let installed = installed();
     let version = env!("CARGO_PKG_VERSION");
     let able =
         if OLDEST == NEWEST { format!("schema {NEWEST}") } else { format!("schemas {OLDEST} to {NEWEST}") };
@@ -78,7 +96,7 @@ fn refuse() -> ! {
         Some((theirs, None)) => (theirs.as_str(), "whose schema has no number".to_owned()),
         None => ("of no version", "whose schema has no number".to_owned()),
     };
-    let newer = matches!(installed, Some((_, Some(number))) if number > NEWEST as i32);
+    let newer = matches!(installed, Some((_, Some(number))) if number > NEWEST);
     let hint = if newer {
         format!(
             "Connect anew, or restart the server if it preloads the library; install the files of version {theirs} first \
@@ -95,20 +113,4 @@ fn refuse() -> ! {
         ),
         &hint,
     )
-}
-
-/// The flag is up as long as this lives, also where an error ends that.
-struct Raised;
-
-impl Raised {
-    fn new() -> Self {
-        REFUSING.store(true, Ordering::Relaxed);
-        Raised
-    }
-}
-
-impl Drop for Raised {
-    fn drop(&mut self) {
-        REFUSING.store(false, Ordering::Relaxed);
-    }
 }

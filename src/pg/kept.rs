@@ -1,39 +1,27 @@
 //! What the plans that this backend has kept look like, for a test.
 
-use std::cell::RefCell;
 use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
-use super::statement::Prepared;
-
-thread_local! {
-    static KEPT: RefCell<Vec<&'static Prepared>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A statement has got a plan.
-pub(super) fn note(statement: &'static Prepared) {
-    KEPT.with_borrow_mut(|kept| kept.push(statement));
-}
+use super::statement::{Prepared, planned};
 
 /// The text of each statement that this backend has planned, and its plan as Postgres writes down nodes.
 pub(crate) fn plans() -> Vec<(String, String)> {
-    KEPT.with_borrow(|kept| {
-        kept.iter()
-            .map(|statement| (statement.text().to_string_lossy().into_owned(), plan(statement)))
-            .collect()
-    })
+    planned().iter().map(|statement| (text(statement), plan(statement))).collect()
 }
 
 /// The text of each statement of which a plan was made for one execution only.
 pub(crate) fn planned_for_one_call() -> Vec<String> {
-    KEPT.with_borrow(|kept| {
-        let planned = kept.iter().filter(|statement| {
-            // SAFETY: a field of what stays as long as the plan is read.
-            unsafe { (*source(statement)).num_custom_plans > 0 }
-        });
-        planned.map(|statement| statement.text().to_string_lossy().into_owned()).collect()
-    })
+    let for_one_call = |statement: &&&'static Prepared| {
+        // SAFETY: a field of what stays as long as the plan is read.
+        unsafe { (*source(statement)).num_custom_plans > 0 }
+    };
+    planned().iter().filter(for_one_call).map(|statement| text(statement)).collect()
+}
+
+fn text(statement: &Prepared) -> String {
+    statement.text().to_string_lossy().into_owned()
 }
 
 fn source(statement: &Prepared) -> *mut pg_sys::CachedPlanSource {

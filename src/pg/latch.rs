@@ -130,6 +130,7 @@ pub(crate) enum HowMany {
 }
 
 impl HowMany {
+    /// So many and `more`, together.
     pub(crate) fn and(self, more: HowMany) -> HowMany {
         match (self, more) {
             (HowMany::UpTo(some), HowMany::UpTo(more)) => HowMany::UpTo(some.saturating_add(more)),

@@ -40,6 +40,7 @@ pub(crate) mod settings;
 pub(crate) mod statement;
 pub(crate) mod subtransaction;
 pub(crate) mod table;
+pub(crate) mod table_changes;
 pub(crate) mod throw;
 pub(crate) mod transaction;
 pub(crate) mod uncommitted;

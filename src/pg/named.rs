@@ -4,13 +4,9 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pgrx::pg_sys;
-use pgrx::pg_sys::SysCacheIdentifier::{NAMESPACEOID, RELNAMENSP};
 
-use super::changes::Changes;
+use super::changes::NAMES;
 use super::fit;
-
-/// Of the names of relations and schemas.
-pub(super) static NAMES: Changes<2> = Changes::of([RELNAMENSP, NAMESPACEOID]);
 
 /// A relation's name, and which one that is.
 pub(crate) struct Named {
@@ -21,6 +17,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
+    /// The relation of this name in the queue's schema; it is looked up when it is first asked for.
     pub(crate) const fn new(name: &'static CStr) -> Self {
         Named { name, oid: AtomicU32::new(0), as_of: AtomicU64::new(0) }
     }

@@ -9,7 +9,7 @@ use super::throw::throw;
 /// its call on to `body(&Call)`, and the record that tells Postgres how to call it.
 macro_rules! procedure {
     ($symbol:ident, $info:ident, $body:path) => {
-        #[doc = "A procedure of the SQL surface."]
+        /// A procedure of the SQL surface.
         #[::pgrx::pg_guard]
         // SAFETY: the prefix `taskq_` is this library's; the compiler sees to it that a name stands once in it.
         #[allow(unsafe_code)]
@@ -21,6 +21,7 @@ macro_rules! procedure {
             $body(&unsafe { $crate::pg::procedure::Call::new(fcinfo) })
         }
 
+        /// Tells Postgres by which convention the procedure is called.
         #[doc(hidden)]
         // SAFETY: as above.
         #[allow(unsafe_code)]

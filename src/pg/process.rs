@@ -27,7 +27,7 @@ pub(crate) fn is_server_start() -> bool {
 /// on to `body` the database that the process was started for ([`start_worker`]; invalid for the launcher).
 macro_rules! main {
     ($symbol:ident, $body:path) => {
-        #[doc = "The life of a background process, as Postgres starts it."]
+        /// The life of a background process, as Postgres starts it.
         #[::pgrx::pg_guard]
         // SAFETY: the prefix `taskq_` is this library's; the compiler sees to it that a name stands once in it.
         #[allow(unsafe_code)]
@@ -291,6 +291,7 @@ pub(crate) fn until(time: Time) -> Duration {
 
 /// What went wrong in a transaction.
 pub(crate) struct Failure {
+    /// The message of the error, as the log has it.
     pub(crate) message: String,
     /// Another transaction held what the work needed.
     pub(crate) busy: bool,

@@ -32,6 +32,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// A call begins; the one that it is made by goes on when this is dropped.
     pub(crate) fn begin() -> Self {
         Call { around: CALL.replace(Some(Frame { subtransaction: subtransaction(), level: None })) }
     }

@@ -44,8 +44,8 @@ impl Drop for Segment {
 /// The bytes of the segment whose name has come with this background process; `None` if it is not there any more.
 pub(crate) fn sent() -> Option<Vec<u8>> {
     let handle: pg_sys::dsm_handle = BackgroundWorker::get_extra().parse().ok()?;
-    // SAFETY: attached, read and detached here; what `of` has written is as long as it says, or the segment is not one of ours,
-    // which the length of the mapping tells.
+    // SAFETY: attached, read and detached here; no more is read than the mapping has room for, also where the segment is not one
+    // of ours.
     unsafe {
         let segment = pg_sys::dsm_attach(handle);
         if segment.is_null() {

@@ -46,14 +46,16 @@ pub(crate) fn assign_transaction_id() {
     }
 }
 
-/// A number that no other transaction has that may run at the same time, or did so within the last four billion; neither 0 nor -1.
+/// A number that no other transaction has that may run at the same time, or did so within the last four billion; neither 0 nor one from -3 to
+/// -1.
 pub(crate) fn transaction_number() -> i32 {
     assign_transaction_id();
     // SAFETY: there is an id by now.
     match unsafe { pg_sys::GetTopTransactionId().into_inner().cast_signed() } {
-        // No transaction has the id 1, or 2 (src/number.rs has what these two mean).
+        // src/number.rs has what these mean. No transaction has the id 1 or 2; that of the third is as good as over.
         -1 => 1,
         -2 => 2,
+        -3 => -4,
         id => id,
     }
 }

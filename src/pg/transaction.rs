@@ -34,6 +34,7 @@ pub(crate) enum End {
 pub(crate) struct Levels<T>(BTreeMap<i32, Vec<T>>);
 
 impl<T> Levels<T> {
+    /// Nothing is remembered yet.
     pub(crate) const fn new() -> Self {
         Levels(BTreeMap::new())
     }

@@ -1,5 +1,5 @@
-//! Reading rows as they will be if every open transaction commits: rows that open transactions have inserted are
-//! there, too.
+//! Reading rows with what open transactions have in hand: what they have inserted is there, too, and what will be gone
+//! if they commit is marked.
 
 use std::ffi::CStr;
 
@@ -9,8 +9,11 @@ use super::quiet;
 
 /// A table with an index on a bigint, its first column.
 pub(crate) struct Table {
+    /// The schema that the table is in.
     pub(crate) schema: &'static CStr,
+    /// The name of the table.
     pub(crate) name: &'static CStr,
+    /// The name of the index, in the same schema.
     pub(crate) index: &'static CStr,
 }
 

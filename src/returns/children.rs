@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, HashMap};
 
 use pgrx::datum::Interval;
 
-use super::{Code, End, Returned, take};
+use super::end::End;
+use super::taken::{Code, Returned, take};
 use crate::error::Result;
+use crate::input::{Reference, TaskSpec, check_interval};
 use crate::insert::{OnConflict, Options, insert, lock_for_change};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::settle::{Ending, deltas, propagate_deltas, store_all};
-use crate::spec::{Reference, TaskSpec, check_interval};
 use crate::state::Condition;
-use crate::store::blocked;
 use crate::store::live::{Live, Place};
-use crate::store::numbers;
+use crate::store::{blocked, numbers};
 
 /// What a return brings along for those that come after.
 #[derive(Clone, Debug)]
@@ -40,6 +40,7 @@ impl Children {
         Ok(any.then_some(Children { tasks, block, delay }))
     }
 
+    /// The tasks that are inserted.
     pub(super) fn tasks(&self) -> &[TaskSpec] {
         &self.tasks
     }

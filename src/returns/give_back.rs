@@ -1,17 +1,17 @@
 //! Returns for another try.
 
+use super::end::GivenBack;
+use super::taken::{Code, Returned, take};
 use super::tries::{Allowed, TryEnd};
-use super::{Code, GivenBack, Returned, take};
 use crate::flow::actions::backoffs;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
+use crate::settle::merge_keys;
 use crate::settle::settle;
 use crate::state::Outcome;
 use crate::store::live::Live;
-use crate::store::progress;
-use crate::store::ready::{self, Freed};
-use crate::store::{attempts, merge_key};
+use crate::store::{attempts, progress, ready};
 
 /// Puts tasks back at the end of their priority, or aside until their time comes; those that have no try
 /// left are aborted.
@@ -73,7 +73,7 @@ pub(super) fn end_tries(ended: &[(&Live, &GivenBack)], now: Time) -> Vec<&'stati
     ready::make_ready(&ready);
     ready::schedule(later.into_iter());
     record(tries, now);
-    merge_key::given_back(&holders);
+    merge_keys::given_back(&holders);
     settle(endings, now);
     codes
 }
@@ -85,17 +85,5 @@ fn record(mut tries: Vec<(&Live, Option<String>, TryEnd)>, now: Time) {
         let ended: Vec<(&Live, Option<String>)> =
             alike.iter().map(|(live, status, _)| (*live, status.clone())).collect();
         attempts::record(&ended, alike[0].2.outcome(), now);
-    }
-}
-
-impl GivenBack {
-    fn counts(&self) -> bool {
-        self.how != TryEnd::Released
-    }
-
-    /// What the task brings along to its next try.
-    fn freed(&self, live: &Live) -> Freed {
-        let freed = live.freed();
-        if self.counts() { freed } else { Freed { tries: freed.tries - 1, ..freed } }
     }
 }

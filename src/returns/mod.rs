@@ -4,235 +4,52 @@
 //! not at all: see [`run::remove`](crate::store::run::remove).
 
 mod children;
+mod end;
 mod give_back;
 mod revoke;
+mod said;
 mod settling;
 mod suspend;
+mod taken;
 pub(crate) mod tokens;
 pub(crate) mod tries;
 
 pub(crate) use children::Children;
 pub(crate) use revoke::revoke;
-use suspend::Suspension;
+pub(crate) use said::{Return, Said};
 
 use std::collections::{HashMap, HashSet};
 
-use pgrx::datum::{Interval, Uuid};
+use pgrx::datum::Uuid;
 
+use suspend::Suspension;
+use taken::Returned;
 use tokens::{is_foreign, valid};
-use tries::TryEnd;
 
 use crate::clock;
-use crate::error::{NO_SUCH_TASK, Refusal, Result, STALE_TOKEN};
+use crate::error::{NO_SUCH_TASK, Result, STALE_TOKEN};
 use crate::insert::unique;
+use crate::locks::{self, LockStrength, guard, restartable};
 use crate::number::TaskNo;
-use crate::pg::json::JsonText;
 use crate::rights::{self, Doing};
-use crate::spec::{AwaitedSpec, TaskSpec, check_interval, near};
-use crate::state::Outcome;
-use crate::store::guard::guard;
-use crate::store::live::{self, Live, LockStrength, Place};
-use crate::store::order::restartable;
-use crate::store::{lease, numbers, run, slot};
+use crate::store::{numbers, positions};
 use crate::token::Token;
-use crate::wake;
-use crate::words::word;
 
 /// A task, the token it is returned with, and how.
 pub(crate) type Entry = (Option<String>, Option<Uuid>, Return);
 
-/// What became of an entry: its place in the call, and the code.
-type Code = (usize, &'static str);
-
-/// How a performance ends.
-#[derive(Clone, Debug)]
-pub(crate) enum Return {
-    /// For good.
-    Settle(End),
-    /// For good, with tasks that are born of it, or a delay for those that wait for it.
-    SettleWith(End, Box<Children>),
-    /// For another try.
-    GiveBack(GivenBack),
-    /// Until other tasks have ended.
-    Suspend(Box<Suspension>),
-}
-
-/// What a return says beside how it ends; what is left out is `None`.
-#[derive(Default)]
-pub(crate) struct Said {
-    pub(crate) status: Option<String>,
-    pub(crate) result: Option<JsonText>,
-    pub(crate) retry_after: Option<Interval>,
-    /// As they were given: none at all is not the same as no child.
-    pub(crate) children: Option<Vec<TaskSpec>>,
-    pub(crate) children_block: bool,
-    pub(crate) delay_children: Option<Interval>,
-    /// The try does not count.
-    pub(crate) uncounted: bool,
-    pub(crate) depends_on: Option<Vec<AwaitedSpec>>,
-    pub(crate) wait_at_most: Option<Interval>,
-}
-
-/// The end of a task that is returned.
-#[derive(Clone, Debug)]
-pub(crate) struct End {
-    outcome: Outcome,
-    status: Option<String>,
-    result: Option<JsonText>,
-}
-
-/// What is said of a task that is given back.
-#[derive(Clone, Debug)]
-pub(crate) struct GivenBack {
-    status: Option<String>,
-    /// The next try is not before this is over; `None` for the back-off, if the try counts.
-    retry_after: Option<Interval>,
-    how: TryEnd,
-}
-
-/// A performance that is returned: one that the call names by an id and a token that belong together.
-struct Returned<T> {
-    /// Its place in the call.
-    at: usize,
-    token: Token,
-    how: T,
-}
-
 /// What became of one return.
 pub(crate) struct Given {
+    /// The id with which it was returned; `None`: without any.
     pub(crate) task_id: Option<String>,
+    /// The code that the task has now; or the SQLSTATE, if the return did not work.
     pub(crate) code: std::result::Result<&'static str, &'static str>,
-}
-
-/// The codes that there are.
-const STATUS_CODES: [&str; 4] = ["pending", "in-progress", "aborted", "completed"];
-
-/// What to use instead of a code that there is not: other queues call theirs otherwise.
-fn meant_by(code: &str) -> &'static str {
-    let code = code.trim().to_lowercase();
-    let is = |words: &[&str]| words.contains(&code.as_str());
-    if is(&["done", "finished", "ok", "success", "succeeded", "successful"]) {
-        "\"completed\" is probably meant."
-    } else if is(&["error", "errored", "fail", "failed", "failure"]) {
-        "Use \"aborted\" where the task has failed for good, \"pending\" to give it back for another try."
-    } else if is(&["release", "released", "reschedule", "retry", "snooze"]) {
-        "\"pending\" is probably meant."
-    } else {
-        "Use \"completed\", \"aborted\", or \"pending\" for another try."
-    }
-}
-
-impl Return {
-    /// Checks the arguments of a return against each other.
-    pub(crate) fn parse(code: &str, said: Said) -> Result<Self> {
-        check_interval("retry_after", said.retry_after)?;
-        // What is probably meant is looked for in what has been refused only: it takes as long as all the rest.
-        let code = word("status_code", Some(code), &STATUS_CODES).or_else(|refused| {
-            let same = near(code, &STATUS_CODES);
-            same.filter(|meant| *meant == "in-progress").ok_or_else(|| match same {
-                Some(_) => refused,
-                None => refused.with_hint(meant_by(code)),
-            })
-        });
-        let outcome = match code? {
-            "completed" => Outcome::Completed,
-            "aborted" => Outcome::Aborted,
-            "in-progress" => return Err(Refusal::no_end()),
-            _ => return Return::pending(said),
-        };
-        if said.uncounted {
-            return Err(Refusal::argument(
-                "count_try => false goes with the status_code \"pending\" only",
-                &format!("The task is returned as {}, and this try is what has ended it.", outcome.name()),
-                "Return the task as pending, or leave count_try out.",
-            ));
-        }
-        for (argument, given) in
-            [("depends_on", said.depends_on.is_some()), ("wait_at_most", said.wait_at_most.is_some())]
-        {
-            if given {
-                return Err(Refusal::argument(
-                    &format!("argument \"{argument}\" goes with the status_code \"pending\" only"),
-                    &format!(
-                        "The task is returned as {}: it has nothing to wait for any more.",
-                        outcome.name()
-                    ),
-                    "Return the task as pending to have it go on later, or leave the argument out.",
-                ));
-            }
-        }
-        let end = End { outcome, status: said.status, result: said.result };
-        let children =
-            Children::new(said.children.unwrap_or_default(), said.children_block, said.delay_children)?;
-        Ok(match children {
-            None => Return::Settle(end),
-            Some(children) => Return::SettleWith(end, Box::new(children)),
-        })
-    }
-
-    /// For another try, or until others have ended.
-    fn pending(said: Said) -> Result<Self> {
-        check_interval("delay_children", said.delay_children)?;
-        let waits_for_children = said.children.is_some() && said.children_block;
-        let brings_any = said.children.as_ref().is_some_and(|children| !children.is_empty());
-        if !waits_for_children && (brings_any || said.delay_children.is_some()) {
-            return Err(Refusal::argument(
-                "status_code \"pending\" goes with neither children nor a delay for dependents",
-                "Children are born when their parent settles, and the delay begins then; or the parent waits for them.",
-                "Return the task as completed or as aborted, or add children_block => true to have it go on when they have ended.",
-            ));
-        }
-        if said.depends_on.is_none() && !waits_for_children {
-            if said.wait_at_most.is_some() {
-                return Err(Refusal::argument(
-                    "argument \"wait_at_most\" goes with something to wait for",
-                    "Neither depends_on nor children that block are given.",
-                    "Name what the task waits for, or give retry_after for a time to wait until.",
-                ));
-            }
-            let how = if said.uncounted { TryEnd::Released } else { TryEnd::GivenBack };
-            return Ok(Return::GiveBack(GivenBack {
-                status: said.status,
-                retry_after: said.retry_after,
-                how,
-            }));
-        }
-        let suspension = Suspension {
-            status: said.status,
-            retry_after: said.retry_after,
-            awaited: said.depends_on.unwrap_or_default(),
-            children: said.children.unwrap_or_default(),
-            delay_children: said.delay_children,
-            wait_at_most: said.wait_at_most,
-        };
-        Ok(Return::Suspend(Box::new(suspension.checked()?)))
-    }
-
-    /// Completed, and no more to say.
-    pub(crate) fn completed() -> Self {
-        Return::Settle(End { outcome: Outcome::Completed, status: None, result: None })
-    }
-
-    /// What comes with the end.
-    fn children(&self) -> Option<&Children> {
-        match self {
-            Return::SettleWith(_, children) => Some(children),
-            Return::Settle(_) | Return::GiveBack(_) | Return::Suspend(_) => None,
-        }
-    }
-
-    fn suspension(&self) -> Option<&Suspension> {
-        match self {
-            Return::Suspend(suspension) => Some(suspension),
-            Return::Settle(_) | Return::SettleWith(..) | Return::GiveBack(_) => None,
-        }
-    }
 }
 
 /// Returns each task that its token is good for. A bad token spoils neither the call nor the others.
 ///
 /// The rows of all that is returned in one of the four ways are removed in the order of their numbers; children, and what suspended
-/// tasks wait for, make the call a restartable one (see `store::order`).
+/// tasks wait for, make the call a restartable one (see `locks::order`).
 pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
     let children = || returns.iter().filter_map(|(.., ending)| ending.children());
     let suspensions = || returns.iter().filter_map(|(.., ending)| ending.suspension());
@@ -279,7 +96,7 @@ fn return_once(returns: &[Entry]) -> Result<HashMap<usize, &'static str>> {
         [numbers_of(&settling), numbers_of(&with_children), numbers_of(&giving), numbers_of(&suspending)];
     let ways = of_each.iter().filter(|of_one| !of_one.is_empty()).count();
     if ways > 1 || !with_children.is_empty() || !suspending.is_empty() {
-        live::lock(&of_each.concat(), LockStrength::Update);
+        locks::lock(&of_each.concat(), LockStrength::Update);
     }
     let mut codes = settling::settle_each(&settling, now);
     codes.extend(children::settle_with(&with_children, now)?);
@@ -302,7 +119,7 @@ fn given(returns: Vec<Entry>, codes: &HashMap<usize, &'static str>) -> Vec<Given
     let failed = returns.len() > codes.len();
     let (known, shard): (HashSet<String>, i32) = if failed {
         let ids: Vec<&str> = returns.iter().filter_map(|(id, ..)| id.as_deref()).collect();
-        (numbers::by_id(&ids).into_keys().collect(), numbers::shard())
+        (numbers::by_id(&ids).into_keys().collect(), positions::shard())
     } else {
         Default::default()
     };
@@ -329,24 +146,4 @@ fn first_of_each(valid: HashMap<usize, Token>) -> Vec<(usize, Token)> {
     let mut seen = HashSet::with_capacity(tokens.len());
     tokens.retain(|(_, token)| seen.insert((token.task_no, token.nonce)));
     tokens
-}
-
-/// Rows of performances that have ended.
-struct Taken(HashMap<TaskNo, Live>);
-
-/// Removes the rows of performances that end now.
-fn take<T>(returned: &[Returned<T>]) -> Taken {
-    let rows = run::remove(returned.iter().map(|one| one.token.pair()).collect());
-    lease::leave_removed(&rows);
-    rows.iter().for_each(|live| wake::let_go(live.task_no));
-    slot::release(&rows.iter().filter(|l| l.limited).map(|l| l.task_no).collect::<Vec<_>>());
-    Taken(rows.into_iter().map(|live| (live.task_no, live)).collect())
-}
-
-impl Taken {
-    /// The row of a performance; `None` if its token was not good any more.
-    fn of<T>(&self, one: &Returned<T>) -> Option<&Live> {
-        let its = Place::Run { nonce: one.token.nonce };
-        self.0.get(&one.token.task_no).filter(|live| live.place == its)
-    }
 }

@@ -2,7 +2,7 @@
 
 use pgrx::datum::Interval;
 
-use super::GivenBack;
+use super::end::GivenBack;
 use super::give_back::end_tries;
 use super::tries::TryEnd;
 use crate::pg::clock::Time;

@@ -3,7 +3,7 @@
 //! **Where the task is.** Its row moves from `run` to `blocked`, with a number of its own for this wait. From then on it is a task that
 //! waits, for whatever ends, cancels, deletes or explains such. It has given up all that its performance held.
 //!
-//! **Locks.** The call is restartable (`store::order`). It removes the rows of `run`, which decides whether the tokens are good. Then it
+//! **Locks.** The call is restartable (`locks::order`). It removes the rows of `run`, which decides whether the tokens are good. Then it
 //! holds all that the tasks are to wait for, as an insertion does: each of those has settled, and counts at once, or settles after this
 //! transaction's commit, and finds the edge.
 //!
@@ -15,30 +15,33 @@ use std::collections::{BTreeMap, HashMap};
 
 use pgrx::datum::Interval;
 
-use super::{Code, Returned, take};
+use super::taken::{Code, Returned, take};
 use crate::error::{Refusal, Result};
+use crate::input::{AwaitedSpec, TaskSpec, check_interval};
 use crate::insert::{EdgeSet, OnConflict, Options, Waits, acyclic, cycle_refusal, insert, stored_arcs};
-use crate::number::{DROPPED, NO_WAIT, TaskNo, WaitNo};
+use crate::locks::{self, LockStrength, guard};
+use crate::number::{DROPPED, NO_WAIT, NO_WAIT_LOST, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::{assign_transaction_id, transaction_number};
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
+use crate::settle::merge_keys;
 use crate::settle::{Ending, Lost, settle};
-use crate::spec::{AwaitedSpec, TaskSpec, check_interval};
 use crate::state::{Condition, Outcome};
 use crate::store::dependency::{self, Edge};
-use crate::store::guard::guard;
-use crate::store::live::{self, Counter, Live, LockStrength, Place};
-use crate::store::ready::{self, Freed};
-use crate::store::{blocked, expiry, merge_key, numbers, progress, task};
+use crate::store::freed::Freed;
+use crate::store::live::{self, Counter, Live, Place};
+use crate::store::{blocked, expiry, numbers, progress, ready, task};
 use crate::wake;
 
 /// What a task is to wait for before it goes on.
 #[derive(Clone, Debug)]
 pub(crate) struct Suspension {
+    /// A text for people, which is shown until the next one; `None`: the one before stays.
     pub(super) status: Option<String>,
     /// Nor is it granted again before this is over.
     pub(super) retry_after: Option<Interval>,
+    /// The tasks that it waits for besides its children; signals among them may have to be inserted.
     pub(super) awaited: Vec<AwaitedSpec>,
     /// Tasks that are inserted, and waited for.
     pub(super) children: Vec<TaskSpec>,
@@ -184,7 +187,7 @@ fn link(tasks: &mut [One], children: &[Vec<String>], wait_no: WaitNo) -> Result<
     let ids: Vec<&str> = awaited.iter().flatten().map(|(id, _)| id.as_str()).collect();
     rights::check_named(Doing::Insert, ids.iter().copied())?;
     let (numbers, rows, outcomes) =
-        live::lock_any(&ids, &[], LockStrength::KeyShare, LockStrength::KeyShare)?;
+        locks::lock_any(&ids, &[], LockStrength::KeyShare, LockStrength::KeyShare)?;
     let find =
         |id: &str| numbers.get(id).copied().filter(|n| rows.contains_key(n) || outcomes.contains_key(n));
     let mut edges = EdgeSet::default();
@@ -224,7 +227,7 @@ fn count(tasks: &mut [One], edges: &EdgeSet, outcomes: &HashMap<TaskNo, Outcome>
             (Some(stored), _) if stored == wait_no => continue,
             // What has ended was counted when it did, whatever the condition was; unless the task had gone on by then.
             (Some(stored), Some(outcome)) => {
-                if matches!(stored, NO_WAIT | DROPPED) {
+                if matches!(stored, NO_WAIT | NO_WAIT_LOST | DROPPED) {
                     one.waits.all += i32::from(stored == DROPPED);
                     one.waits.failed += i32::from(outcome.is_abort());
                     again.push(*edge);
@@ -273,7 +276,7 @@ fn check_cycles(tasks: &[One], edges: &EdgeSet, outcomes: &HashMap<TaskNo, Outco
 fn go_on_or_wait(tasks: &[One], now: Time) -> Vec<Code> {
     let (mut freed, mut endings, mut over, mut codes) = (vec![], vec![], vec![], vec![]);
     let rows =
-        live::lock(&tasks.iter().map(|one| one.live.task_no).collect::<Vec<_>>(), LockStrength::Update);
+        locks::lock(&tasks.iter().map(|one| one.live.task_no).collect::<Vec<_>>(), LockStrength::Update);
     for one in tasks {
         codes.push((one.at, if one.lost.is_some() { Outcome::Aborted.name() } else { "pending" }));
         let Some(row) = rows.get(&one.live.task_no) else { continue };
@@ -312,5 +315,5 @@ fn leave(tasks: &[One]) {
     expiry::forget(&tasks.iter().map(|one| one.live.task_no).collect::<Vec<_>>());
     let holders: Vec<TaskNo> =
         tasks.iter().filter(|one| one.live.keyed).map(|one| one.live.task_no).collect();
-    merge_key::given_back(&holders);
+    merge_keys::given_back(&holders);
 }

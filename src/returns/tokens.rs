@@ -9,7 +9,7 @@ use crate::insert::in_the_way;
 use crate::number::TaskNo;
 use crate::pg::table::look;
 use crate::rights::Doing;
-use crate::store::{numbers, task};
+use crate::store::{positions, task};
 use crate::token::{Nonce, Token};
 
 /// Whether the token was granted on another shard than `this` one: its task is not here, whatever the id.
@@ -19,7 +19,7 @@ pub(crate) fn is_foreign(token: Option<&Uuid>, this: i32) -> bool {
 
 /// Why a token was refused that is not the last one granted.
 pub(crate) fn refusal(id: &str, token: &Uuid) -> Refusal {
-    match (Token::from_uuid(token).map(Token::shard), numbers::shard()) {
+    match (Token::from_uuid(token).map(Token::shard), positions::shard()) {
         (Some(its), this) if its != this => Refusal::other_shard(id, its, this),
         _ => Refusal::stale_token(id, in_the_way::told(id, Doing::Work).as_deref()),
     }

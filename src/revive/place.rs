@@ -2,19 +2,20 @@
 
 use std::collections::HashMap;
 
+use super::some_of_many::{self, Gone, Had};
+use crate::input::Wants;
 use crate::insert::{Standing, Waits};
 use crate::number::{DROPPED, FIRST_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::transaction_number;
 use crate::pg::statement::{Statement, sql};
 use crate::settle::{Ending, Lost, TOO_FEW, fold, release_or_complete, settle, without_open};
-use crate::spec::Wants;
 use crate::state::{Cause, Condition, Outcome};
 use crate::store::live::{Counter, Live, Place};
 use crate::store::{attempts, blocked, dependency, expiry, numbers, settled, tally, task};
 
-static STANDING: Statement<&[TaskNo], (TaskNo, i8, Option<i8>, TaskNo, WaitNo)> = Statement::new(sql!(
-    "SELECT d.run_no, d.condition, s.outcome, d.after_no, d.wait_no
+static STANDING: Statement<&[TaskNo], (TaskNo, i8, Option<i8>, TaskNo, WaitNo, bool)> = Statement::new(sql!(
+    "SELECT d.run_no, d.condition, s.outcome, d.after_no, d.wait_no, d.suspending
         FROM taskq.dependency d
         LEFT JOIN LATERAL (SELECT ",
     settled::outcome!("s"),
@@ -23,13 +24,28 @@ static STANDING: Statement<&[TaskNo], (TaskNo, i8, Option<i8>, TaskNo, WaitNo)> 
        WHERE d.run_no = ANY ($1)"
 ));
 
-/// Each dependency of the tasks: which one waits, on what condition, how the other has ended if it has, which that is, and for which wait.
-pub(super) fn standing_of(
-    task_nos: &[TaskNo],
-    mut see: impl FnMut(TaskNo, Condition, Option<Outcome>, TaskNo, WaitNo),
-) {
-    for (run, condition, outcome, after, wait_no) in STANDING.map(task_nos, |columns| columns) {
-        see(run, Condition::from_stored(condition), outcome.map(Outcome::from_stored), after, wait_no);
+/// A dependency that is stored.
+pub(super) struct Stored {
+    /// The task that waits.
+    pub(super) run: TaskNo,
+    /// The task that is waited for.
+    pub(super) after: TaskNo,
+    /// How that has to end.
+    pub(super) condition: Condition,
+    /// How it has ended, if it has.
+    pub(super) outcome: Option<Outcome>,
+    /// For which wait it counts.
+    pub(super) wait_no: WaitNo,
+    /// A suspension has added it.
+    pub(super) suspending: bool,
+}
+
+/// Each dependency of the tasks.
+pub(super) fn standing_of(task_nos: &[TaskNo], mut see: impl FnMut(Stored)) {
+    for (run, condition, outcome, after, wait_no, suspending) in STANDING.map(task_nos, |columns| columns) {
+        let condition = Condition::from_stored(condition);
+        let outcome = outcome.map(Outcome::from_stored);
+        see(Stored { run, after, condition, outcome, wait_no, suspending });
     }
 }
 
@@ -37,57 +53,30 @@ pub(super) fn standing_of(
 /// dependency which stays as it is aborts at once. The caller holds their neighbours.
 ///
 /// `live_totals` are the numbers of dependencies of those that were not settled; their live rows are gone. `dropped`: so many
-/// dependencies those that were settled have lost since.
+/// dependencies those that were settled have lost since. `gone`: see [`Gone`].
 pub(crate) fn place(
     task_nos: &[TaskNo],
     live_totals: &HashMap<TaskNo, i32>,
     dropped: &HashMap<TaskNo, i32>,
+    gone: Gone,
     now: Time,
 ) {
     attempts::keep_last(task_nos);
     expiry::forget(task_nos);
     fold::forget(task_nos);
-    let mut totals = live_totals.clone();
-    let mut grouped = Vec::new();
-    for (task_no, dependencies, outcome, has_group) in settled::REMOVE
-        .map(task_nos, |(task_no, dependencies, outcome, grouped)| (task_no, dependencies, outcome, grouped))
-    {
-        totals.insert(task_no, dependencies - dropped.get(&task_no).unwrap_or(&0));
-        if has_group {
-            grouped.push((task_no, Outcome::from_stored(outcome)));
-        }
-    }
-    tally::revived(&grouped, now);
-    let mut waits: HashMap<TaskNo, Waits> = task_nos
-        .iter()
-        .map(|n| (*n, Waits { all: totals.get(n).copied().unwrap_or(0), ..Waits::default() }))
-        .collect();
-    let mut lost: HashMap<TaskNo, Lost> = HashMap::new();
-    let mut open: HashMap<TaskNo, Vec<(TaskNo, WaitNo)>> = HashMap::new();
-    let mut restored = Renumbered::default();
-    standing_of(task_nos, |run, condition, outcome, after, wait_no| {
-        let wait = waits.entry(run).or_default();
-        let mut wait_no = wait_no;
-        if wait_no == DROPPED {
-            // It is back where it began, with all of its dependencies.
-            wait.all += 1;
-            wait_no = transaction_number();
-            restored.add(after, run, wait_no);
-        }
-        if outcome.is_none() {
-            open.entry(run).or_default().push((after, wait_no));
-        }
-        if let Some(one) = wait.count(after, condition, outcome) {
-            lost.insert(run, Lost::decides(lost.get(&run).copied(), one));
-        }
-    });
-    restored.store();
+    let had = some_of_many::had(task_nos, gone);
+    let totals = bring_back(task_nos, live_totals, dropped, now);
+    let Standings { waits, lost, mut open, suspensions } = Standings::of(task_nos, &totals, &had);
     let wants = task::wants(task_nos);
     let (mut blocked, mut done, mut endings) = (Vec::new(), Vec::new(), Vec::new());
     let mut renumbered = Renumbered::default();
     for task_no in task_nos {
-        let (wait, wants) = (waits[task_no], wants[task_no]);
+        let (mut wait, wants) = (waits[task_no], wants[task_no]);
         let standing = wait.standing(wants);
+        if let Some(more) = suspensions.get(task_no) {
+            wait.all += more.all;
+            wait.failed += more.failed;
+        }
         if let Standing::Waiting { remaining, spare } = standing {
             let open = open.remove(task_no).unwrap_or_default();
             let wait_no = renumbered.next_wait(*task_no, &open, wants);
@@ -99,25 +88,7 @@ pub(crate) fn place(
             });
             continue;
         }
-        let counter = Counter {
-            remaining: 0,
-            spare: wait.unsettled,
-            not_before: None,
-            wait_no: FIRST_WAIT,
-            since: None,
-        };
-        let mut row = Live {
-            task_no: *task_no,
-            place: Place::Blocked(counter),
-            tries: 0,
-            failures: wait.failed,
-            dependencies: wait.all,
-            granted_at: None,
-            deadline: Time::INFINITY,
-            actor_id: None,
-            limited: false,
-            keyed: false,
-        };
+        let mut row = unblocked(*task_no, &wait);
         if wait.unsettled > 0 && wants.num_required.is_some() {
             without_open(std::iter::once(&mut row));
         }
@@ -134,6 +105,92 @@ pub(crate) fn place(
     blocked::insert(blocked.into_iter());
     endings.extend(release_or_complete(done, now));
     settle(endings, now);
+}
+
+/// Where tasks stand that begin anew.
+struct Standings {
+    waits: HashMap<TaskNo, Waits>,
+    /// The dependency that decides, of those that have lost one.
+    lost: HashMap<TaskNo, Lost>,
+    /// What has not ended, and for which wait.
+    open: HashMap<TaskNo, Vec<(TaskNo, WaitNo)>>,
+    /// What suspensions have added, of tasks that need some of the others.
+    suspensions: HashMap<TaskNo, Waits>,
+}
+
+impl Standings {
+    /// `totals` are the numbers of dependencies. Those that were dropped count again. Of tasks that need some of them, `had` has what
+    /// counts beside those that are stored.
+    fn of(task_nos: &[TaskNo], totals: &HashMap<TaskNo, i32>, had: &HashMap<TaskNo, Had>) -> Self {
+        let beside = |n: &TaskNo| had.get(n).map(|had| had.gone).or(totals.get(n).copied()).unwrap_or(0);
+        let mut waits: HashMap<TaskNo, Waits> =
+            task_nos.iter().map(|n| (*n, Waits { all: beside(n), ..Waits::default() })).collect();
+        let mut suspensions: HashMap<TaskNo, Waits> = HashMap::new();
+        let mut lost: HashMap<TaskNo, Lost> = HashMap::new();
+        let mut open: HashMap<TaskNo, Vec<(TaskNo, WaitNo)>> = HashMap::new();
+        let mut restored = Renumbered::default();
+        standing_of(task_nos, |edge| {
+            let Stored { run, after, condition, outcome, mut wait_no, suspending } = edge;
+            if suspending && had.contains_key(&run) {
+                let wait = suspensions.entry(run).or_default();
+                wait.all += 1;
+                wait.count(after, condition, outcome);
+                return;
+            }
+            let wait = waits.entry(run).or_default();
+            // It is back where it began, with all of its dependencies.
+            wait.all += i32::from(wait_no == DROPPED || had.contains_key(&run));
+            if wait_no == DROPPED {
+                wait_no = transaction_number();
+                restored.add(after, run, wait_no);
+            }
+            if outcome.is_none() {
+                open.entry(run).or_default().push((after, wait_no));
+            }
+            if let Some(one) = wait.count(after, condition, outcome) {
+                lost.insert(run, Lost::decides(lost.get(&run).copied(), one));
+            }
+        });
+        restored.store();
+        Standings { waits, lost, open, suspensions }
+    }
+}
+
+/// Removes the rows of those that had settled; the numbers of dependencies of all.
+fn bring_back(
+    task_nos: &[TaskNo],
+    live_totals: &HashMap<TaskNo, i32>,
+    dropped: &HashMap<TaskNo, i32>,
+    now: Time,
+) -> HashMap<TaskNo, i32> {
+    let mut totals = live_totals.clone();
+    let mut grouped = Vec::new();
+    settled::REMOVE.map(task_nos, |(task_no, dependencies, outcome, has_group)| {
+        totals.insert(task_no, dependencies - dropped.get(&task_no).unwrap_or(&0));
+        if has_group {
+            grouped.push((task_no, Outcome::from_stored(outcome)));
+        }
+    });
+    tally::revived(&grouped, now);
+    totals
+}
+
+/// The live row that a task would have which waits for nothing more.
+fn unblocked(task_no: TaskNo, wait: &Waits) -> Live {
+    let counter =
+        Counter { remaining: 0, spare: wait.unsettled, not_before: None, wait_no: FIRST_WAIT, since: None };
+    Live {
+        task_no,
+        place: Place::Blocked(counter),
+        tries: 0,
+        failures: wait.failed,
+        dependencies: wait.all,
+        granted_at: None,
+        deadline: Time::INFINITY,
+        actor_id: None,
+        limited: false,
+        keyed: false,
+    }
 }
 
 /// Edges that count for another wait of their tasks from now on.
@@ -158,12 +215,14 @@ impl Renumbered {
         wait_no
     }
 
+    /// The dependency counts for this wait of `run` from now on.
     pub(super) fn add(&mut self, after: TaskNo, run: TaskNo, wait_no: WaitNo) {
         self.after.push(after);
         self.run.push(run);
         self.wait_no.push(wait_no);
     }
 
+    /// Writes it to the rows of `dependency`.
     pub(super) fn store(self) {
         if !self.after.is_empty() {
             dependency::RENUMBER.execute((self.after, self.run, self.wait_no));

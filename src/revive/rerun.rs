@@ -12,16 +12,19 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{DEPENDENTS, LOST, Renumbered, drop_suspending, hold, lock_neighbours, place, spare, uncount};
+use super::{
+    DEPENDENTS, Gone, LOST, Renumbered, counted, drop_suspending, hold, lock_neighbours, place, spare,
+    uncount,
+};
 use crate::error::{Refusal, Result};
 use crate::insert::{acyclic, cycle_refusal, lock_for_change, stored_arcs};
-use crate::number::{NO_WAIT, TaskNo, WaitNo};
+use crate::locks::{self, guard};
+use crate::number::{DROPPED, NO_WAIT, NO_WAIT_LOST, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::settle::fold;
-use crate::store::guard::guard;
-use crate::store::live::{self, Live};
+use crate::store::live::Live;
 use crate::store::{numbers, progress, step};
 
 /// What becomes of those that depend on what starts over.
@@ -62,7 +65,7 @@ pub(crate) fn start_over(asked: &[TaskNo], dependents: Dependents, keeps: Keeps,
     task_nos.sort_unstable();
     let neighbours = lock_neighbours(&task_nos);
     let dropped = drop_suspending(&task_nos);
-    refuse_lost(&all, &task_nos, &dropped)?;
+    refuse_lost(&all, &task_nos)?;
     match dependents {
         Dependents::StartOver => uncount(&task_nos, &all, now),
         Dependents::Stay => count_no_more(&task_nos, &neighbours),
@@ -75,7 +78,7 @@ pub(crate) fn start_over(asked: &[TaskNo], dependents: Dependents, keeps: Keeps,
             step::forget(&task_nos.iter().copied().filter(|n| !asked.contains(n)).collect::<Vec<_>>());
         }
     }
-    place(&task_nos, &HashMap::new(), &dropped, now);
+    place(&task_nos, &HashMap::new(), &dropped, Gone::Counts, now);
     // While they were settled, edges may have been added that only now close a cycle.
     acyclic(&stored_arcs(&task_nos)).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))?;
     Ok(task_nos.len() as i64)
@@ -120,7 +123,7 @@ fn with_all_downstream(asked: &[TaskNo], now: Time) -> Result<HashSet<TaskNo>> {
         let ended: Vec<TaskNo> = all.iter().copied().collect();
         let mut dependents: Vec<TaskNo> = dependents_of(&ended)
             .into_iter()
-            .filter(|(.., edge)| !edge.suspending)
+            .filter(|(.., edge)| !edge.suspending && edge.wait_no != DROPPED)
             .map(|(_, run, _)| run)
             .collect();
         dependents.retain(|run| !all.contains(run));
@@ -151,7 +154,7 @@ fn dependents_of(task_nos: &[TaskNo]) -> Vec<(TaskNo, TaskNo, Edge)> {
 
 fn in_progress(task_no: TaskNo) -> Refusal {
     let ids = numbers::ids(&[task_no]);
-    live::held(
+    locks::held(
         ids.get(&task_no).map_or("", String::as_str),
         "depends on a task that is to start over",
         "Wait until it is returned, or cancel it first; rerun_tasks with downstream => false leaves dependents as they are.",
@@ -161,19 +164,19 @@ fn in_progress(task_no: TaskNo) -> Refusal {
 /// Live dependents go on without a second end. Their rows are the call's.
 fn count_no_more(task_nos: &[TaskNo], neighbours: &HashMap<TaskNo, Live>) {
     let mut spent = Renumbered::default();
-    for (after, run, edge) in dependents_of(task_nos) {
-        let Some(row) = neighbours.get(&run) else { continue };
-        let of_this_wait = row.counter().is_some_and(|counter| counter.wait_no == edge.wait_no);
+    for edge in counted(task_nos, &HashSet::new()) {
+        let Some(row) = neighbours.get(&edge.run) else { continue };
         // What it was suspended for, and has gone on since, counts for nothing as it is.
-        if of_this_wait || !edge.suspending {
-            spent.add(after, run, NO_WAIT);
+        if edge.suspending && !edge.is_of_this_wait(row) {
+            continue;
         }
+        spent.add(edge.after, edge.run, if edge.lost { NO_WAIT_LOST } else { NO_WAIT });
     }
     spent.store();
 }
 
 /// Refuses if one of the tasks has lost others that stay as they are, of which it cannot do without.
-fn refuse_lost(all: &HashSet<TaskNo>, task_nos: &[TaskNo], dropped: &HashMap<TaskNo, i32>) -> Result<()> {
+fn refuse_lost(all: &HashSet<TaskNo>, task_nos: &[TaskNo]) -> Result<()> {
     let mut lost: Vec<(TaskNo, TaskNo)> =
         LOST.query(task_nos).into_iter().map(|(run, after, _)| (run, after)).collect();
     lost.retain(|(_, after)| !all.contains(after));
@@ -185,8 +188,7 @@ fn refuse_lost(all: &HashSet<TaskNo>, task_nos: &[TaskNo], dropped: &HashMap<Tas
     let spare = spare(&runs);
     for of_one in lost.chunk_by(|(one, _), (next, _)| one == next) {
         let (run, after) = of_one[0];
-        let spare = spare.get(&run).map_or(0, |spare| spare - dropped.get(&run).unwrap_or(&0));
-        if of_one.len() as i32 > spare {
+        if of_one.len() as i32 > spare.get(&run).copied().unwrap_or(0) {
             return Err(lost_refusal(run, after));
         }
     }

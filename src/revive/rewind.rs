@@ -2,7 +2,8 @@
 
 use super::suspending::remove;
 use super::{Renumbered, lock_neighbours};
-use crate::number::{TaskNo, WaitNo};
+use crate::locks;
+use crate::number::{DROPPED, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::transaction_number;
 use crate::pg::statement::Statement;
@@ -33,15 +34,12 @@ static OPEN: Statement<(TaskNo, WaitNo), TaskNo> = Statement::new(
 pub(crate) fn without_suspension(row: &Live, now: Time) {
     let task_no = row.task_no;
     let suspended = row.counter().is_some_and(|counter| counter.since.is_some());
-    if row.counter().is_some() && !suspended && !task::with_num_required(&[task_no]).is_empty() {
-        // Brought back after an abort, and some of its dependencies suffice: how many is no question of one of them.
-        return;
-    }
+    let some_suffice = !task::with_num_required(&[task_no]).is_empty();
     let removed: Vec<TaskNo> = remove(&[task_no]).into_iter().map(|(after, _)| after).collect();
     if removed.is_empty() && !suspended {
         return;
     }
-    let failed = live::outcomes(&removed).values().filter(|outcome| outcome.is_abort()).count() as i32;
+    let failed = locks::outcomes(&removed).values().filter(|outcome| outcome.is_abort()).count() as i32;
     let all = removed.len() as i32;
     let fewer = (vec![task_no], -all, -failed);
     match row.place {
@@ -54,6 +52,10 @@ pub(crate) fn without_suspension(row: &Live, now: Time) {
         Place::Parked => {
             parked::RECOUNT.execute(fewer);
         }
+        // Brought back after an abort: what a suspension has added is none of those of which some suffice.
+        Place::Blocked(_) if some_suffice && !suspended => {
+            blocked::LOWER.execute((vec![task_no], 0, 0, all, failed));
+        }
         Place::Blocked(counter) => {
             let left = Live {
                 dependencies: (row.dependencies - all).max(0),
@@ -61,27 +63,30 @@ pub(crate) fn without_suspension(row: &Live, now: Time) {
                 ..row.clone()
             };
             live::remove([row]);
-            go_on(left, counter, now);
+            go_on(left, counter, some_suffice, now);
         }
     }
 }
 
 /// Puts a task whose counter is removed where its other dependencies say it belongs.
-fn go_on(row: Live, counter: Counter, now: Time) {
+///
+/// One for which some suffice has had enough of them before it was suspended, and goes on without what is open.
+fn go_on(row: Live, counter: Counter, some_suffice: bool, now: Time) {
     let open: Vec<TaskNo> = OPEN.query((row.task_no, counter.wait_no));
-    if open.is_empty() {
-        let place =
-            Place::Blocked(Counter { remaining: 0, spare: 0, not_before: None, since: None, ..counter });
-        settle(release_or_complete(vec![Live { place, ..row }], now), now);
-        return;
-    }
     // Another wait: what was left for this one is not all the task's any more.
-    let wait_no = transaction_number();
+    let wait_no = if some_suffice { DROPPED } else { transaction_number() };
     let mut renumbered = Renumbered::default();
     for after in &open {
         renumbered.add(*after, row.task_no, wait_no);
     }
     renumbered.store();
+    if open.is_empty() || some_suffice {
+        let place =
+            Place::Blocked(Counter { remaining: 0, spare: 0, not_before: None, since: None, ..counter });
+        let dependencies = row.dependencies - open.len() as i32;
+        settle(release_or_complete(vec![Live { place, dependencies, ..row }], now), now);
+        return;
+    }
     let counter = Counter { remaining: open.len() as i32, spare: 0, not_before: None, wait_no, since: None };
     blocked::insert(std::iter::once(blocked::New {
         failures: row.failures,

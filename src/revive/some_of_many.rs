@@ -1,84 +1,187 @@
-//! A dependency starts over of which the task that had counted its end may do without.
+//! Tasks for which some of their dependencies suffice (`num_required`), when they or what they depend on starts over.
 //!
-//! The task is placed anew by all of its dependencies, those that it had gone on without included. If those that have ended still
-//! suffice, it stays where it is, and goes on without the others; if not, it waits for as many as are missing.
+//! **What counts** are the dependencies of the insertion, as they are stored. What suspensions have added counts for its suspension
+//! only. What the task went on without ([`DROPPED`]) is no dependency any more, until the task itself starts over: then it has all of
+//! them again.
+//!
+//! **What is gone.** A task that has been freed had as many as it needs. If fewer of these are stored, the others were deleted or
+//! replaced, or their retention is over: so many count as met. A task that never was freed needs its number of what is left.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Renumbered;
-use super::place::standing_of;
-use crate::insert::{Standing, Waits, add_waits};
-use crate::number::{DROPPED, FIRST_WAIT, TaskNo, WaitNo};
+use super::place::{Stored, standing_of};
+use crate::insert::{Waits, add_waits};
+use crate::number::{DROPPED, NO_WAIT, NO_WAIT_LOST, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::session::transaction_number;
-use crate::settle::{Ending, TOO_FEW, settle};
-use crate::spec::Wants;
-use crate::state::Cause;
-use crate::store::blocked;
+use crate::pg::statement::Statement;
+use crate::settle::Lost;
+use crate::state::Condition;
 use crate::store::live::{self, Counter, Live, Place};
+use crate::store::{blocked, task};
 
-/// Looks again at tasks for which some of their dependencies suffice, and which nothing blocks: some of those start over. The rows are
-/// the call's, and so are what they depend on.
+/// What a settled task had of the dependencies that it needs some of, before anything of it is taken back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Had {
+    /// How many it needs.
+    pub(super) required: i32,
+    /// Dependencies of its insertion that are stored, those that it went on without included.
+    stored: i32,
+    /// So many that it had are gone.
+    pub(super) gone: i32,
+}
+
+impl Had {
+    /// Of so many of its dependencies it can do without.
+    pub(super) fn spare(self) -> i32 {
+        self.stored + self.gone - self.required
+    }
+}
+
+static FREED: Statement<&[TaskNo], TaskNo> = Statement::new(
+    c"SELECT s.task_no FROM taskq.settled s
+       WHERE s.task_no = ANY ($1) AND (s.granted_at IS NOT NULL OR s.code = 'c')",
+);
+
+/// Whether dependencies count that a task has had and that are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// As met.
+    Counts,
+    /// A reset takes them away: the task begins with what is left.
+    IsNone,
+}
+
+/// What those of the tasks had for which some dependencies suffice. The caller holds their neighbours.
+pub(super) fn had(task_nos: &[TaskNo], gone: Gone) -> HashMap<TaskNo, Had> {
+    let required = task::with_num_required(task_nos);
+    if required.is_empty() {
+        return HashMap::new();
+    }
+    let some: Vec<TaskNo> = required.keys().copied().collect();
+    let freed: HashSet<TaskNo> = match gone {
+        Gone::Counts => FREED.query(some.as_slice()).into_iter().collect(),
+        Gone::IsNone => HashSet::new(),
+    };
+    let (mut stored, mut met): (HashMap<TaskNo, i32>, HashMap<TaskNo, i32>) = Default::default();
+    standing_of(&some, |edge| {
+        if !edge.suspending {
+            *stored.entry(edge.run).or_default() += 1;
+            *met.entry(edge.run).or_default() += i32::from(is_met(&edge));
+        }
+    });
+    let of = |counts: &HashMap<TaskNo, i32>, task_no| counts.get(&task_no).copied().unwrap_or(0);
+    required
+        .into_iter()
+        .map(|(task_no, required)| {
+            let gone = if freed.contains(&task_no) { (required - of(&met, task_no)).max(0) } else { 0 };
+            (task_no, Had { required, stored: of(&stored, task_no), gone })
+        })
+        .collect()
+}
+
+/// Whether a dependency has counted as one that is met. A task keeps what it has counted of one that started over without it.
+fn is_met(edge: &Stored) -> bool {
+    match edge.wait_no {
+        DROPPED | NO_WAIT_LOST => false,
+        NO_WAIT => true,
+        _ => edge.outcome.is_some_and(|outcome| Lost::of(edge.after, edge.condition, outcome).is_none()),
+    }
+}
+
+/// Whether it has counted as a failure.
+fn has_counted_as_failed(edge: &Stored) -> bool {
+    match edge.wait_no {
+        DROPPED | NO_WAIT => false,
+        NO_WAIT_LOST => edge.condition == Condition::Completed,
+        _ => edge.outcome.is_some_and(|outcome| outcome.is_abort()),
+    }
+}
+
+/// What a task that had enough has, now that some of its dependencies start over.
+#[derive(Default)]
+struct Has {
+    /// So many are met as before, or are waited for already.
+    met: i32,
+    /// Those that start over: the task after which; whether it was met; whether it has counted as a failure.
+    over: Vec<(TaskNo, bool, bool)>,
+}
+
+/// Looks again at tasks that have been freed, and at suspended ones, which had been before: some of their dependencies start over. A
+/// task that has enough without these goes on without them. Otherwise it waits for as many as are missing.
+///
+/// The rows are the call's. What it reads of their dependencies does not change: such a dependency starts over, and is the call's, or
+/// has settled, and takes the guard of the graph to come back.
 pub(super) fn look_again(
     rows: &[&Live],
     starting_over: &HashSet<TaskNo>,
     required: &HashMap<TaskNo, i32>,
     now: Time,
 ) {
-    let task_nos: Vec<TaskNo> = rows.iter().map(|row| row.task_no).collect();
-    let mut edges: HashMap<TaskNo, Vec<(TaskNo, WaitNo, bool)>> = HashMap::new();
-    let mut all: HashMap<TaskNo, Waits> = HashMap::new();
-    standing_of(&task_nos, |run, condition, outcome, after, wait_no| {
-        let outcome = outcome.filter(|_| !starting_over.contains(&after));
-        let wait = all.entry(run).or_default();
-        wait.all += i32::from(wait_no == DROPPED);
-        wait.count(after, condition, outcome);
-        edges.entry(run).or_default().push((after, wait_no, outcome.is_none()));
-    });
-    let (mut waiting, mut endings) = (Vec::new(), Vec::new());
+    let mut all = has_each(rows, starting_over);
     let mut renumbered = Renumbered::default();
     let mut recounted: BTreeMap<TaskNo, Waits> = BTreeMap::new();
+    let mut waiting: Vec<(&Live, blocked::New)> = Vec::new();
     for row in rows {
-        let mut wait = all.remove(&row.task_no).unwrap_or_default();
-        wait.all += row.dependencies;
-        let wants = Wants { num_required: required.get(&row.task_no).copied(), signal: false };
-        let standing = wait.standing(wants);
-        let waits = matches!(standing, Standing::Waiting { .. });
-        let next = if waits { transaction_number() } else { FIRST_WAIT };
-        for (after, wait_no, open) in edges.remove(&row.task_no).unwrap_or_default() {
-            // Without the open ones it goes on; what has ended of those that it had gone on without it counts now.
-            let number = if open && !waits { DROPPED } else { next };
-            if open || wait_no == DROPPED {
-                renumbered.add(after, row.task_no, number);
-            }
+        let has = all.remove(&row.task_no).unwrap_or_default();
+        let were_met = has.over.iter().filter(|(_, met, _)| *met).count() as i32;
+        let required = required.get(&row.task_no).copied().unwrap_or(0);
+        // What is missing beyond these is gone, and was met.
+        let missing = (required - has.met).min(were_met);
+        let failed: i32 = has.over.iter().map(|(.., failed)| i32::from(*failed)).sum();
+        let suspended = row.counter();
+        let wait_no = suspended.map_or_else(transaction_number, |counter| counter.wait_no);
+        // A suspended task waits for all of its wait: for those that it had, and for no others.
+        let is_awaited = |met: bool| missing > 0 && (met || suspended.is_none());
+        let mut awaited = 0;
+        for (after, met, _) in &has.over {
+            awaited += i32::from(is_awaited(*met));
+            renumbered.add(*after, row.task_no, if is_awaited(*met) { wait_no } else { DROPPED });
         }
-        let failures = wait.failed;
-        match standing {
-            Standing::Waiting { remaining, spare } => {
-                let not_before = match row.place {
-                    Place::Scheduled { due, held_back: false } => Some(due),
-                    _ => None,
-                };
-                let counter = Counter { remaining, spare, not_before, wait_no: next, since: None };
-                let new = blocked::New::of(row.task_no, None, counter);
-                waiting
-                    .push((*row, blocked::New { failures, dependencies: wait.all, tries: row.tries, ..new }));
-            }
-            Standing::Free => {
-                let change = Waits {
-                    all: wait.all - wait.unsettled - row.dependencies,
-                    failed: failures - row.failures,
-                    ..Waits::default()
-                };
-                recounted.insert(row.task_no, change);
-            }
-            Standing::Lost => endings.push(*row),
+        if missing > 0 && suspended.is_none() {
+            let (remaining, spare) = (missing, awaited - missing);
+            let counter = Counter { remaining, spare, not_before: own_time(row), wait_no, since: None };
+            let (failures, dependencies, tries) = (row.failures - failed, row.dependencies, row.tries);
+            let new = blocked::New::of(row.task_no, None, counter);
+            waiting.push((row, blocked::New { failures, dependencies, tries, ..new }));
+        } else {
+            let all = awaited - has.over.len() as i32;
+            let wait = Waits { unsettled: awaited, all, failed: -failed, lost: 0 };
+            recounted.insert(row.task_no, wait);
         }
     }
     renumbered.store();
-    live::remove(waiting.iter().map(|(row, _)| *row).chain(endings.iter().copied()));
+    live::remove(waiting.iter().map(|(row, _)| *row));
     blocked::insert(waiting.into_iter().map(|(_, new)| new));
     add_waits(&recounted, &rows.iter().map(|row| (row.task_no, (*row).clone())).collect(), now);
-    let aborted = |row: &&Live| Ending::abort(row, Cause::Dependency, Some(TOO_FEW.to_owned()));
-    settle(endings.iter().map(aborted).collect(), now);
+}
+
+/// What each of the tasks has.
+fn has_each(rows: &[&Live], starting_over: &HashSet<TaskNo>) -> HashMap<TaskNo, Has> {
+    let waits: HashMap<TaskNo, _> =
+        rows.iter().map(|row| (row.task_no, row.counter().map(|counter| counter.wait_no))).collect();
+    let task_nos: Vec<TaskNo> = waits.keys().copied().collect();
+    let mut all: HashMap<TaskNo, Has> = HashMap::new();
+    standing_of(&task_nos, |edge| {
+        if edge.suspending || edge.wait_no == DROPPED {
+            return;
+        }
+        let has = all.entry(edge.run).or_default();
+        if starting_over.contains(&edge.after) {
+            has.over.push((edge.after, is_met(&edge), has_counted_as_failed(&edge)));
+        } else {
+            let is_awaited = edge.outcome.is_none() && waits[&edge.run] == Some(edge.wait_no);
+            has.met += i32::from(is_awaited || is_met(&edge));
+        }
+    });
+    all
+}
+
+/// The time before which a task is not to be granted, whatever it waits for.
+fn own_time(row: &Live) -> Option<Time> {
+    match row.place {
+        Place::Scheduled { due, held_back: false } => Some(due),
+        _ => None,
+    }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use crate::locks;
 use crate::number::TaskNo;
 use crate::pg::statement::Statement;
 use crate::store::dependency;
-use crate::store::live;
 
 static WITH_SUSPENDING: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.suspending");
@@ -27,7 +27,7 @@ pub(super) fn remove(task_nos: &[TaskNo]) -> Vec<(TaskNo, TaskNo)> {
         return Vec::new();
     }
     // Retention, or a call that deletes the other task, may be removing one of them.
-    live::lock_edges_of(&suspended);
+    locks::lock_edges_of(&suspended);
     dependency::DROP_SUSPENDING.query(suspended)
 }
 
@@ -37,7 +37,7 @@ pub(super) fn drop_unfinished(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
     let mut dropped: HashMap<TaskNo, i32> = HashMap::new();
     let suspended = with_suspending(task_nos);
     if !suspended.is_empty() {
-        live::lock_edges_of(&suspended);
+        locks::lock_edges_of(&suspended);
         for (_, run) in dependency::DROP_UNFINISHED.query(task_nos) {
             *dropped.entry(run).or_default() += 1;
         }

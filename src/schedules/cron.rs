@@ -1,9 +1,9 @@
 //! Times of a cron expression, in a time zone.
 //!
 //! [`Fields`] has what an expression says, and finds the times that a wall clock shows; zones are those of `chrono-tz`, and
-//! [`zone`] tells when such a time is. At a change of the clocks a job at fixed hours runs once for each of its times: at its first
-//! occurrence when the clock goes back, right after the gap when it goes forward. One with a wildcard for the hour goes by
-//! real time: it runs whenever the clock shows one of its times. (The rules of Vixie cron.)
+//! [`zone`] tells when such a time is. When the clock goes back, a job at fixed hours runs once for each of its times, at the first
+//! occurrence. When it goes forward, all its times in the gap are one run right after it. One with a wildcard for the hour
+//! goes by real time: it runs whenever the clock shows one of its times. (The rules of Vixie cron, but for that one run.)
 
 use std::time::Duration;
 

@@ -1,8 +1,6 @@
-//! On which days an expression is for.
+//! The days that an expression is for.
 
 use chrono::{Datelike, NaiveDate, Weekday};
-
-use super::fields::Fields;
 
 /// Days of a month.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +18,7 @@ pub(super) struct MonthDays {
 /// Days of a week; bit 0 is Sunday.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Weekdays {
+    /// The days of the week that are meant in every week.
     pub(super) values: u64,
     /// `FRI#2`: the first to the fifth of a month.
     pub(super) nth: [u64; 5],
@@ -32,25 +31,14 @@ pub(super) fn with_one_sunday(values: u64) -> u64 {
     (values | values >> 7) & 0x7f
 }
 
-fn has(values: u64, n: u32) -> bool {
+/// Whether the bit of this number is set.
+pub(super) fn has(values: u64, n: u32) -> bool {
     n < u64::BITS && values >> n & 1 == 1
 }
 
-impl Fields {
-    /// Whether there are times on this day. If days of the month and of the week are given, either will do.
-    pub(super) fn has_day(&self, date: NaiveDate) -> bool {
-        has(self.months, date.month())
-            && match (&self.days, &self.weekdays) {
-                (None, None) => true,
-                (Some(days), None) => days.have(date),
-                (None, Some(days)) => days.have(date),
-                (Some(days), Some(weekdays)) => days.have(date) || weekdays.have(date),
-            }
-    }
-}
-
 impl MonthDays {
-    fn have(&self, date: NaiveDate) -> bool {
+    /// Whether the date is one of them.
+    pub(super) fn have(&self, date: NaiveDate) -> bool {
         let (day, end) = (date.day(), u32::from(date.num_days_in_month()));
         if has(self.values, day) || (self.last && day == end) {
             return true;
@@ -69,7 +57,8 @@ impl MonthDays {
 }
 
 impl Weekdays {
-    fn have(&self, date: NaiveDate) -> bool {
+    /// Whether the date is one of them.
+    pub(super) fn have(&self, date: NaiveDate) -> bool {
         let (weekday, day) = (date.weekday().num_days_from_sunday(), date.day());
         has(self.values, weekday)
             || has(self.nth[(day as usize - 1) / 7], weekday)

@@ -8,20 +8,31 @@ use crate::pg::statement::{Statement, record};
 record! {
     /// A schedule that is due, as it is or as it was when these runs became due.
     pub(super) struct Due {
+        /// The name of the schedule.
         pub(super) name: String,
+        /// Its cron expression.
         pub(super) cron: String,
+        /// The time zone by whose clock the expression goes.
         pub(super) timezone: String,
+        /// The task of a run, as for `insert_tasks`, without an id.
         pub(super) task: JsonText,
+        /// What happens while the run before has not settled: `skip`, `queue` or `replace`.
         pub(super) overlap: String,
+        /// Which of several missed runs are inserted: `one`, `none` or `all`.
         pub(super) backfill: String,
+        /// With `all`: how many missed runs are inserted; `None`: each.
         pub(super) max_backfill: Option<i32>,
+        /// The time of the first run that is due.
         pub(super) next_at: Time,
+        /// The task of the last run that was inserted; `None`: there was none yet.
         pub(super) last_task_id: Option<String>,
         /// Until when it was so.
         pub(super) until: Option<Time>,
-        /// What came then, and from when on that has runs.
+        /// The cron expression of what came then.
         pub(super) then_cron: String,
+        /// The time zone of what came then.
         pub(super) then_timezone: String,
+        /// From when on that has runs; `None`: the schedule was not set anew.
         pub(super) then_from: Option<Time>,
     }
 }
@@ -53,7 +64,7 @@ pub(super) static DUE: Statement<(Time, i32, Time, &str, &str), Due> = Statement
        ORDER BY s.next_at, s.name LIMIT $2 FOR UPDATE OF s SKIP LOCKED",
 );
 
-static NEXT: Statement<(), Time> =
+static NEXT_RUN: Statement<(), Time> =
     Statement::new(c"SELECT s.next_at FROM taskq.schedule s ORDER BY s.next_at LIMIT 1");
 
 static NEXT_AFTER: Statement<Time, Time> =
@@ -61,7 +72,7 @@ static NEXT_AFTER: Statement<Time, Time> =
 
 /// When the next run of any schedule is due.
 pub(crate) fn next_at() -> Option<Time> {
-    NEXT.first(())
+    NEXT_RUN.first(())
 }
 
 /// The same of those that are due after a time.

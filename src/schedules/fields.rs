@@ -3,7 +3,9 @@
 //! A name of a month or of a day counts in its own field only, and an element that cannot be read is refused: a schedule
 //! that runs at another time than its author thinks is worse than none.
 
-use super::days::{MonthDays, Weekdays, with_one_sunday};
+use chrono::{Datelike, NaiveDate};
+
+use super::days::{MonthDays, Weekdays, has, with_one_sunday};
 use crate::error::shortened;
 
 /// The names that crontabs have for expressions.
@@ -27,9 +29,13 @@ const NAME_HINT: &str = "Names of days (SUN to SAT) belong in the last field, da
 /// The times of a wall clock that an expression is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fields {
+    /// Bit n stands for second n.
     pub(super) seconds: u64,
+    /// Bit n stands for minute n.
     pub(super) minutes: u64,
+    /// Bit n stands for hour n.
     pub(super) hours: u64,
+    /// Bit n stands for month n; bit 1 is January.
     pub(super) months: u64,
     /// `None`: any day of the month.
     pub(super) days: Option<MonthDays>,
@@ -42,7 +48,9 @@ pub(super) struct Fields {
 /// Why an expression cannot be read, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable {
+    /// What is wrong, to stand behind "The value is"; of one field of several, what is wrong with that.
     pub(crate) what: String,
+    /// A sentence that says what to give instead.
     pub(crate) hint: String,
 }
 
@@ -111,6 +119,17 @@ impl Fields {
             weekdays: weekdays(weekday).map_err(named(&WEEKDAY, weekday))?,
             any_hour: hour.contains('*'),
         })
+    }
+
+    /// Whether there are times on this day. If days of the month and of the week are given, either will do.
+    pub(super) fn has_day(&self, date: NaiveDate) -> bool {
+        has(self.months, date.month())
+            && match (&self.days, &self.weekdays) {
+                (None, None) => true,
+                (Some(days), None) => days.have(date),
+                (None, Some(days)) => days.have(date),
+                (Some(days), Some(weekdays)) => days.have(date) || weekdays.have(date),
+            }
     }
 }
 

@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 use super::cron::{Calendar, iso};
 use super::due::{DUE, Due};
 use crate::allowance::Allowance;
+use crate::ends::touched::{self, Touch};
 use crate::error::Refusal;
+use crate::input::{self, Reference, TaskSpec};
 use crate::insert::{OnConflict, Options, insert};
+use crate::locks::{self, LockStrength};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
@@ -16,12 +19,8 @@ use crate::pg::statement::Statement;
 use crate::pg::subtransaction::within_lock_timeout;
 use crate::rights;
 use crate::settle::cancel_locked;
-use crate::spec::{self, Reference, TaskSpec};
 use crate::state::Condition;
-use crate::store::live::{self, LockStrength};
-use crate::store::numbers;
-use crate::store::schedule;
-use crate::store::touched::{self, Touch};
+use crate::store::{numbers, schedule};
 use crate::wake;
 
 /// How late a run may be for `backfill => 'none'`.
@@ -294,12 +293,12 @@ fn start(
 ) -> std::result::Result<Started, String> {
     let refused = |refusal: Refusal| refusal.summary();
     let id = format!("{}@{}", schedule.name, iso(time));
-    let mut spec = spec::parse_task(&schedule.task.0, "task").map_err(refused)?;
+    let mut spec = input::parse_task(&schedule.task.0, "task").map_err(refused)?;
     let previous = last.as_ref().map(|(_, id)| id).or(schedule.last_task_id.as_ref());
     let mut replaced = None;
     let before = previous.and_then(|id| Some((id, *numbers::by_id(&[id]).get(id)?)));
     if let Some((previous, number)) = before
-        && live::outcomes(&[number]).is_empty()
+        && locks::outcomes(&[number]).is_empty()
     {
         // The call that fires a schedule does not wait for locks here.
         if !is_free(number) {
@@ -308,7 +307,7 @@ fn start(
         match schedule.overlap.as_str() {
             "queue" => spec.depends_on.push(Reference::following(previous.to_owned(), Condition::Settled)),
             "replace" => {
-                replaced = Some(live::lock(&[number], LockStrength::Update));
+                replaced = Some(locks::lock(&[number], LockStrength::Update));
             }
             _ => return Ok(Started::Skipped),
         }

@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use super::cron::iso_exactly;
 use crate::error::{Refusal, Result};
+use crate::input::{self, TaskSpec};
 use crate::insert::{OnConflict, Options, insert};
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::statement::Statement;
-use crate::spec::{self, TaskSpec};
 use crate::store::{numbers, schedule};
 
 /// Held until the run is inserted: runs of one schedule begin one after the other, this one and those that are due.
-static LOCK: Statement<&str, JsonText> =
+static LOCK_SCHEDULE: Statement<&str, JsonText> =
     Statement::new(c"SELECT s.task FROM taskq.schedule s WHERE s.name = $1 FOR UPDATE");
 
 /// Inserts a run now, whatever the run before does; returns its id. For the overlap policy of the next one it is the run
 /// before.
 pub(crate) fn run_now(name: &str, now: Time) -> Result<String> {
-    let task: JsonText = LOCK.first(name).ok_or_else(|| Refusal::no_such("schedule", name))?;
+    let task: JsonText = LOCK_SCHEDULE.first(name).ok_or_else(|| Refusal::no_such("schedule", name))?;
     // The time tells it from runs that were due. Two within a microsecond are unlikely, but for a clock that stands
     // still.
     let mut time = now;
@@ -27,7 +27,7 @@ pub(crate) fn run_now(name: &str, now: Time) -> Result<String> {
         time = time + Duration::from_micros(1);
         id = format!("{name}@{}", iso_exactly(time));
     }
-    let spec = TaskSpec { id: Some(id.clone()), ..spec::parse_task(&task.0, "task")? };
+    let spec = TaskSpec { id: Some(id.clone()), ..input::parse_task(&task.0, "task")? };
     insert(vec![spec], Options { on_conflict: OnConflict::Error, ignore_missing: true })?;
     schedule::NOTE_RUN.execute((name, now, id.as_str()));
     Ok(id)

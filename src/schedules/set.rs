@@ -11,12 +11,17 @@ use crate::store::schedule::{self, Before};
 
 /// What a schedule is to be.
 pub(crate) struct New<'a> {
+    /// The name of the schedule.
     pub(crate) name: &'a str,
+    /// The cron expression, as it was given.
     pub(crate) cron: &'a str,
     /// JSON text.
     pub(crate) task: String,
+    /// What happens while the run before has not settled: `skip`, `queue` or `replace`.
     pub(crate) overlap: &'a str,
+    /// Which of several missed runs are inserted: `one`, `none` or `all`.
     pub(crate) backfill: &'a str,
+    /// With `all`: how many missed runs are inserted; `None`: each.
     pub(crate) max_backfill: Option<i32>,
 }
 

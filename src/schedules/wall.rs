@@ -7,7 +7,7 @@ use super::fields::Fields;
 const DAY: i64 = 86_400;
 
 /// How many days are looked at for one that an expression is for. The rarest there is, a fifth weekday of February,
-/// comes once in forty years where 2100 lies between.
+/// comes every 28 years, and after forty at most where 2100 lies between.
 const LOOKED_AT: usize = 50 * 366;
 
 /// The first of the values from this one on.

@@ -8,7 +8,7 @@ use chrono_tz::{TZ_VARIANTS, Tz};
 
 use super::fields::Unreadable;
 use crate::error::shortened;
-use crate::spec::near;
+use crate::input::near;
 
 /// No zone is further from UTC, or was.
 const FURTHEST: i64 = 16 * 3600;

@@ -46,10 +46,10 @@ use std::time::{Duration, Instant};
 use super::fold::{self, Counted};
 use super::unsent;
 use crate::clock;
+use crate::ends::touched::{self, Touch};
 use crate::number::TaskNo;
 use crate::pg::lock::{self, Key, Mode};
 use crate::pg::session;
-use crate::store::touched::{self, Touch};
 use crate::store::{blocked, signal};
 use crate::wake;
 

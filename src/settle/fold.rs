@@ -6,19 +6,18 @@ use std::collections::{HashMap, HashSet};
 use super::signal::{Delta, Deltas, apply};
 use super::{propagate, store, unsent};
 use crate::clock;
+use crate::ends::touched;
 use crate::error::Result;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
-use crate::store::contradiction;
 use crate::store::live::{Live, Place};
-use crate::store::signal;
-use crate::store::touched;
+use crate::store::{contradiction, signal};
 
 /// The first $2 tasks with signals that have higher numbers than $1: from one to the next along the index, however
 /// many signals each has.
-static NEXT: Statement<(TaskNo, i32), TaskNo> = Statement::new(
+static NEXT_COUNTERS: Statement<(TaskNo, i32), TaskNo> = Statement::new(
     c"WITH RECURSIVE waiting AS (
         (SELECT s.run_no FROM taskq.signal s WHERE s.run_no > $1 ORDER BY s.run_no LIMIT 1)
         UNION ALL
@@ -30,7 +29,7 @@ static OF: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT u.task_no FROM pg_catalog.unnest($1) AS u(task_no)
        WHERE EXISTS (SELECT FROM taskq.signal s WHERE s.run_no = u.task_no OFFSET 0)",
 );
-static LOCK: Statement<&[TaskNo], TaskNo> =
+static LOCK_COUNTERS: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no FOR UPDATE SKIP LOCKED");
 
 thread_local! {
@@ -97,7 +96,7 @@ fn go_on(limit: i32) -> Vec<TaskNo> {
 }
 
 fn next(from: TaskNo, limit: i32) -> Vec<TaskNo> {
-    NEXT.query((from, limit))
+    NEXT_COUNTERS.query((from, limit))
 }
 
 /// Folds the deferred signals of these tasks; returns whether it changed anything.
@@ -163,6 +162,7 @@ fn sweep(waiting: Vec<TaskNo>, counted: &[Counted]) -> bool {
 pub(super) struct Counted {
     /// The tasks whose counters were free, and are locked now, or were ours already.
     pub(super) locked: Vec<TaskNo>,
+    /// Signals were counted.
     pub(super) changed: bool,
 }
 
@@ -174,7 +174,7 @@ pub(super) fn try_lock_and_count(task_nos: &[TaskNo], now: Time) -> Counted {
     // meanwhile, and those committed before the lock was had are seen.
     touched::locking();
     let task_nos: Vec<TaskNo> = task_nos.iter().copied().filter(|n| !contradiction::is_left(*n)).collect();
-    let locked: Vec<TaskNo> = LOCK.query(task_nos);
+    let locked: Vec<TaskNo> = LOCK_COUNTERS.query(task_nos);
     // A transaction that sends a signal meanwhile finds the counter locked, and leaves the last look to this one.
     touched::locked(&locked);
     if locked.is_empty() {

@@ -12,6 +12,7 @@ pub(crate) const TOO_FEW: &str = "too few dependencies are left of those that it
 /// A dependency that was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lost {
+    /// The task that was waited for.
     pub(crate) after: TaskNo,
     condition: Condition,
     outcome: Outcome,

@@ -8,7 +8,9 @@ mod cancel;
 pub(crate) mod commit;
 pub(crate) mod fold;
 mod lost;
+pub(crate) mod merge_keys;
 pub(crate) mod riders;
+mod shared_end;
 mod signal;
 mod store;
 pub(crate) mod suspended;
@@ -35,7 +37,7 @@ pub(crate) fn settle(endings: Vec<Ending>, now: Time) {
 pub(crate) fn store_all(endings: &[Ending], now: Time) -> Vec<(TaskNo, Outcome)> {
     store(endings, now);
     let holders: Vec<Ending> = endings.iter().filter(|e| e.keyed).cloned().collect();
-    let riders = if holders.is_empty() { Vec::new() } else { riders::settled(&holders) };
+    let riders = if holders.is_empty() { Vec::new() } else { shared_end::of_riders(&holders) };
     store(&riders, now);
     endings.iter().chain(&riders).map(|e| (e.task_no, e.outcome)).collect()
 }

@@ -10,9 +10,8 @@ use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
 use crate::state::{Cause, Outcome};
-use crate::store::aside;
-use crate::store::merge_key::{self, MergeKey};
-use crate::store::parked::{self, Parked, Reason};
+use crate::store::parked::{self, Parked};
+use crate::store::reason::{MergeKey, Reason};
 use crate::store::run::changes;
 use crate::wake;
 
@@ -46,6 +45,7 @@ pub(crate) fn among(task_nos: &[TaskNo]) -> HashSet<TaskNo> {
 pub(crate) struct Rider {
     /// Its last try has ended with its deadline.
     pub(crate) timed_out: bool,
+    /// What its row in `parked` will say.
     pub(crate) parked: Parked,
 }
 
@@ -79,23 +79,4 @@ fn used_up(rider: &Rider, most: i32) -> Ending {
         false => (Cause::Exhausted, format!("all {most} tries are used up")),
     };
     Ending::of_freed(freed, Outcome::Aborted, cause, Some(status))
-}
-
-/// The tasks that held keys have settled: the endings of those that rode on them, which are theirs.
-pub(crate) fn settled(holders: &[Ending]) -> Vec<Ending> {
-    let task_nos: Vec<TaskNo> = holders.iter().map(|e| e.task_no).collect();
-    merge_key::release(&task_nos);
-    let mut endings = Vec::new();
-    let mut aside = aside::riders(&task_nos);
-    for holder in holders {
-        let parked = parked::release(&Reason::Rides(holder.task_no));
-        for rider in parked.into_iter().chain(aside.remove(&holder.task_no).unwrap_or_default()) {
-            endings.push(Ending {
-                result: holder.result.clone(),
-                leader: Some(holder.task_no),
-                ..Ending::of_freed(&rider, holder.outcome, Cause::Merged, holder.status.clone())
-            });
-        }
-    }
-    endings
 }

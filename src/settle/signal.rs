@@ -10,27 +10,27 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Ending, Lost};
+use crate::ends::touched::{self, Touch};
 use crate::number::{FIRST_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::state::{Cause, Outcome};
 use crate::store::blocked::{self, News};
-use crate::store::dependency::{Edge, Loss};
+use crate::store::dependency::{self, Edge, Loss};
+use crate::store::freed::Freed;
 use crate::store::live::{Live, Place};
-use crate::store::ready::{self, Freed};
-use crate::store::touched::{self, Touch};
-use crate::store::{dependency, numbers, signal, task};
+use crate::store::{numbers, ready, signal, task};
 
 /// What a task that waits has to count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delta {
     /// Dependencies that ended as they should.
     pub(crate) satisfied: i32,
-    /// Of these, how many aborted.
+    /// Of these and the lost ones, how many aborted.
     pub(crate) failed: i32,
     /// Dependencies that ended the wrong way.
     pub(crate) lost: i32,
-    /// Of these, how many were not needed.
+    /// Of the lost ones, how many were not needed.
     pub(crate) skipped: i32,
     /// The status that a lost dependency gives the task: one that has failed, if one has.
     pub(crate) lost_status: Option<String>,
@@ -42,6 +42,7 @@ impl Delta {
         Delta { satisfied, lost, failed, ..Delta::default() }
     }
 
+    /// Whether nothing that was lost has failed: the task would be skipped, not aborted.
     pub(super) fn only_skipped(&self) -> bool {
         self.skipped == self.lost
     }

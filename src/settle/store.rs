@@ -5,9 +5,9 @@ use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::pg::table::look;
 use crate::state::{Cause, Outcome};
-use crate::store::settled::Ending;
+use crate::store::settled::{self, Ending};
 use crate::store::task::{self, AtTheEnd};
-use crate::store::{ends, expiry, known_actions, progress, settled, tally};
+use crate::store::{ends, expiry, known_actions, progress, tally};
 use crate::{guc, wake};
 
 /// When a task settled now is to be removed, unless its own retention or its action's says otherwise.

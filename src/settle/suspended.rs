@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use super::signal::{release_or_complete, without_open};
 use super::{Ending, fold, settle};
+use crate::ends::touched;
+use crate::locks::{self, LockStrength};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::state::Cause;
-use crate::store::blocked;
-use crate::store::contradiction;
-use crate::store::live::{self, Live, LockStrength};
-use crate::store::touched;
+use crate::store::live::{self, Live};
+use crate::store::{blocked, contradiction};
 
 static OVERDUE: Statement<(i32, Time), TaskNo> = Statement::new(
     c"SELECT b.task_no FROM taskq.blocked b
@@ -37,7 +37,7 @@ pub(crate) fn free_overdue(limit: i32, now: Time) -> usize {
 /// to go on without it. An end that comes from here on finds no counter with the number of this wait.
 fn free(task_nos: &[TaskNo], now: Time) -> usize {
     fold::of(task_nos, now);
-    let rows: HashMap<TaskNo, Live> = live::lock(task_nos, LockStrength::Update);
+    let rows: HashMap<TaskNo, Live> = locks::lock(task_nos, LockStrength::Update);
     let waits = |row: &Live| row.counter().is_some_and(|counter| counter.since.is_some());
     let mut rows: Vec<Live> = rows.into_values().filter(waits).collect();
     rows.sort_unstable_by_key(|row| row.task_no);

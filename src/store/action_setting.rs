@@ -5,11 +5,11 @@
 
 use pgrx::datum::Interval;
 
-use crate::pg::changes::will_change;
 use crate::pg::json::JsonText;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Given, Statement};
 use crate::pg::table::{Index, Key, Look, Row};
+use crate::pg::table_changes::will_change;
 
 pub(crate) mod action {
     crate::pg::table::table!(c"action": ACTION_NO: i32, NAME: String, FORGOTTEN: bool);
@@ -41,13 +41,20 @@ static SETTINGS: Index = Index::new(&TABLE, c"action_setting_pkey");
 /// What is set for an action, as far as more than one place asks for it. By default nothing is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Setting {
+    /// None of its tasks is granted.
     pub(crate) paused: bool,
     /// The lease of tasks that say nothing about it.
     pub(crate) max_duration: Option<Interval>,
+    /// How many of its tasks may be in progress; `None`: any number.
     pub(crate) max_concurrency: Option<i32>,
+    /// How many grants it allows, and in which time; `None`: any number.
     pub(crate) rate: Option<(i32, Interval)>,
+    /// How long tasks are kept once they have completed, if they say nothing about it; `None`: what the
+    /// setting says.
     pub(crate) retention: Option<Interval>,
+    /// The same of those that have aborted; `None`: as `retention`.
     pub(crate) retention_aborted: Option<Interval>,
+    /// Tasks that become ready are announced by NOTIFY.
     pub(crate) notify: bool,
     /// Its groups take turns.
     pub(crate) fair: bool,
@@ -85,11 +92,13 @@ impl Setting {
 /// A name of actions: what stands for it, and what is set for it.
 #[derive(Debug)]
 pub(crate) struct Named {
+    /// The name that tasks are inserted and claimed with.
     pub(crate) name: String,
     /// All numbers that stand for it, in ascending order.
     pub(crate) action_nos: Vec<i32>,
     /// The least of them that new tasks may have.
     pub(crate) in_use: Option<i32>,
+    /// What is set for it.
     pub(crate) setting: Setting,
 }
 
@@ -119,12 +128,13 @@ pub(crate) fn name_of(look: &Look, action_no: i32) -> Option<String> {
     look.first(&ACTIONS, &[Key::eq(1, action_no)], |row| row.get(action::NAME))
 }
 
-static REMOVE: Statement<&str> = Statement::new(c"DELETE FROM taskq.action_setting s WHERE s.name = $1");
+static REMOVE_SETTINGS: Statement<&str> =
+    Statement::new(c"DELETE FROM taskq.action_setting s WHERE s.name = $1");
 
 /// Nothing is set for the name any more.
 pub(crate) fn remove(name: &str) {
     will_change(&TABLE);
-    REMOVE.execute(name);
+    REMOVE_SETTINGS.execute(name);
 }
 
 static ENSURE: Statement<&str> =
@@ -144,7 +154,7 @@ pub(crate) type Settings = (
     Interval, bool, i32, Interval, Interval,
 );
 
-static SET: Statement<Settings, (Option<i32>, Option<i32>, Option<i32>)> = Statement::new(
+static CHANGE_SETTINGS: Statement<Settings, (Option<i32>, Option<i32>, Option<i32>)> = Statement::new(
     c"UPDATE taskq.action_setting s
          SET max_tries = COALESCE($2, CASE WHEN 'max_tries' = ANY ($12) THEN NULL ELSE s.max_tries END),
              max_duration = COALESCE($3, CASE WHEN 'max_duration' = ANY ($12) THEN NULL ELSE s.max_duration END),
@@ -172,7 +182,7 @@ static SET: Statement<Settings, (Option<i32>, Option<i32>, Option<i32>)> = State
 /// Sets what is given, and clears what is named; returns the limits that the action has then.
 pub(crate) fn set(settings: impl Given<Settings>) -> (Option<i32>, Option<i32>, Option<i32>) {
     will_change(&TABLE);
-    SET.first(settings).unwrap_or_default()
+    CHANGE_SETTINGS.first(settings).unwrap_or_default()
 }
 
 static SET_PAUSED: Statement<(&str, bool)> =

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use pgrx::datum::Interval;
 
-use crate::pg::changes::will_change;
 use crate::pg::statement::Statement;
+use crate::pg::table_changes::will_change;
 use crate::store::action_setting::{Setting, action};
 use crate::store::known_actions;
 use crate::wake;
@@ -31,6 +31,7 @@ static INTERN: Statement<&str, i32> = Statement::new(
 /// A number that stands for a name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interned {
+    /// The number that new tasks of the action have.
     pub(crate) action_no: i32,
     /// Whether the action is set to `notify`.
     pub(crate) notify: bool,

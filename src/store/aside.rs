@@ -20,45 +20,20 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::ready;
 use crate::clock;
 use crate::number::{ReasonNo, TaskNo};
 use crate::pg::clock::Time;
-use crate::pg::lock::Key;
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, sql};
+use crate::store::announce::announce;
+use crate::store::freed::Freed;
 use crate::store::lease;
-use crate::store::merge_key::MergeKey;
-use crate::store::ready::Freed;
+use crate::store::reason::rides;
 use crate::token::{Nonce, in_pieces};
-
-fn number(name: &[&str]) -> ReasonNo {
-    ReasonNo((Key::new(name).number() as i64).max(1))
-}
-
-/// The number of a reason: a group that is paused.
-pub(crate) fn group(group: &str) -> ReasonNo {
-    number(&["group", group])
-}
-
-/// A workgroup that is held back.
-pub(crate) fn workgroup(name: &str) -> ReasonNo {
-    number(&["workgroup", name])
-}
-
-/// A merge key that another task has.
-pub(crate) fn key(key: &MergeKey) -> ReasonNo {
-    number(&["key", &key.action, &key.group, &key.key])
-}
-
-/// A task whose end it shares.
-pub(crate) fn rides(leader: TaskNo) -> ReasonNo {
-    ReasonNo(-leader.0)
-}
 
 /// An entry that this claim has taken a moment ago goes back to what it was before, but for its place: aside. A rider's
 /// old token is void.
-static SET_TAKEN: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::new(
+static SET_ASIDE_TAKEN: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::new(
     c"UPDATE taskq.run r
          SET nonce = CASE WHEN u.aside < 0 THEN 0 ELSE r.prev_nonce END,
              deadline = CASE WHEN u.aside < 0 THEN 'infinity' ELSE COALESCE(r.prev_deadline, 'infinity') END,
@@ -78,12 +53,12 @@ pub(crate) fn set_taken(entries: &[(TaskNo, ReasonNo, Option<Time>)]) {
     }
     let (task_nos, reasons): (Vec<TaskNo>, Vec<ReasonNo>) =
         entries.iter().map(|(n, aside, _)| (*n, *aside)).unzip();
-    let set: Vec<(TaskNo, Nonce)> = SET_TAKEN.query((task_nos, reasons));
+    let set: Vec<(TaskNo, Nonce)> = SET_ASIDE_TAKEN.query((task_nos, reasons));
     look_at(&set, entries);
 }
 
 /// Entries that are not granted, as far as no other transaction has them locked for a change.
-static SET: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::new(
+static SET_ASIDE: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::new(
     c"WITH met AS MATERIALIZED (
         SELECT r.task_no, u.aside FROM unnest($1, $2) AS u(task_no, aside)
          CROSS JOIN LATERAL (SELECT r.task_no FROM taskq.run r
@@ -103,7 +78,7 @@ pub(crate) fn set(entries: &[(TaskNo, ReasonNo, Option<Time>)]) -> usize {
     assign_transaction_id();
     let (task_nos, reasons): (Vec<TaskNo>, Vec<ReasonNo>) =
         entries.iter().map(|(n, aside, _)| (*n, *aside)).unzip();
-    let set: Vec<(TaskNo, Nonce)> = SET.query((task_nos, reasons));
+    let set: Vec<(TaskNo, Nonce)> = SET_ASIDE.query((task_nos, reasons));
     look_at(&set, entries);
     set.len()
 }
@@ -135,19 +110,19 @@ macro_rules! release {
     };
 }
 static RELEASE: Statement<&[ReasonNo], i32> = release!("r.aside = ANY ($1)");
-static THERE: Statement<&[ReasonNo], (TaskNo, Nonce)> =
+static STILL_ASIDE: Statement<&[ReasonNo], (TaskNo, Nonce)> =
     Statement::new(c"SELECT r.task_no, r.nonce FROM taskq.run r WHERE r.aside = ANY ($1)");
 
 /// The reasons have ended: what was set aside under them is ready again. The caller has locked the rows that hold the
 /// reasons.
 pub(crate) fn release(reasons: &[ReasonNo]) {
-    if reasons.is_empty() || THERE.execute(reasons) == 0 {
+    if reasons.is_empty() || STILL_ASIDE.execute(reasons) == 0 {
         return;
     }
     assign_transaction_id();
     let actions: Vec<i32> = RELEASE.query(reasons);
-    ready::announce(&actions);
-    let left: Vec<(TaskNo, Nonce)> = THERE.query(reasons);
+    announce(&actions);
+    let left: Vec<(TaskNo, Nonce)> = STILL_ASIDE.query(reasons);
     again(&left);
 }
 
@@ -190,7 +165,7 @@ pub(crate) fn look_again(held: &[(TaskNo, Nonce)]) -> bool {
         actions.extend(LOOK_AGAIN.query((task_nos.as_slice(), nonces.as_slice())));
         busy.extend(BUSY.query((task_nos, nonces)));
     }
-    ready::announce(&actions);
+    announce(&actions);
     again(&busy);
     !actions.is_empty()
 }
@@ -208,7 +183,7 @@ static REMOVE_RIDERS: Statement<&[ReasonNo], (ReasonNo, Freed)> = Statement::new
 pub(crate) fn riders(leaders: &[TaskNo]) -> HashMap<TaskNo, Vec<Freed>> {
     let reasons: Vec<ReasonNo> = leaders.iter().map(|leader| rides(*leader)).collect();
     let mut riders: HashMap<TaskNo, Vec<Freed>> = HashMap::new();
-    if THERE.execute(reasons.as_slice()) == 0 {
+    if STILL_ASIDE.execute(reasons.as_slice()) == 0 {
         return riders;
     }
     REMOVE_RIDERS.map(reasons.as_slice(), |(aside, freed)| {

@@ -7,10 +7,10 @@
 
 use std::collections::HashMap;
 
-use super::live::Live;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, sql};
+use crate::store::live::Live;
 
 /// How many tries of a task are kept. docs/reference gives the same number.
 const MOST: i32 = 100;

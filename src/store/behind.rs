@@ -12,8 +12,8 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::decided::{Decided, Look, Standing};
 use crate::number::Position;
+use crate::store::decided::{Decided, Look, Standing};
 
 /// Of how many ranges a mark is kept.
 const MOST: usize = 1_024;

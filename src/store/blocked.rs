@@ -1,13 +1,13 @@
 //! The table `blocked`: tasks that wait for other tasks, and how many signals are still due.
 
-use super::live::{Counter, Live, Place};
+use crate::ends::touched::{self, Touch};
 use crate::number::{TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::pg::table::{self, Change, Index, Key, Look, Row, Scan, Wait, look, table};
+use crate::store::live_row::{Counter, Live, Place};
 use crate::store::task;
-use crate::store::touched::{self, Touch};
 use crate::wake;
 
 table!(c"blocked":
@@ -44,6 +44,7 @@ pub(crate) fn hold() {
 /// What a task that waits has to count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct News {
+    /// The task that waits.
     pub(crate) task_no: TaskNo,
     /// For which of the task's waits.
     pub(crate) wait_no: WaitNo,
@@ -141,6 +142,7 @@ fn change(row: &Row, news: &News, counted: &mut Counted) -> Change {
     change
 }
 
+/// Removes the counters of these tasks.
 pub(crate) static REMOVE: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.blocked b WHERE b.task_no = ANY ($1)");
 
@@ -159,12 +161,17 @@ pub(crate) static SPARE_MORE: Statement<(&[TaskNo], i32)> = Statement::new(
 
 /// A task that is to wait.
 pub(crate) struct New {
+    /// The task that waits.
     pub(crate) task_no: TaskNo,
     /// The task's; `None`: to be looked up.
     pub(crate) action_no: Option<i32>,
+    /// What it has to count.
     pub(crate) counter: Counter,
+    /// How many of its dependencies have aborted.
     pub(crate) failures: i32,
+    /// How many dependencies it has in all.
     pub(crate) dependencies: i32,
+    /// Tries so far.
     pub(crate) tries: i32,
     /// Until when at most, if it is suspended.
     pub(crate) until: Option<Time>,
@@ -230,6 +237,7 @@ pub(crate) static LOWER: Statement<(&[TaskNo], i32, i32, i32, i32)> = Statement:
 pub(crate) static FORGET_DELAY: Statement<&[TaskNo]> =
     Statement::new(c"UPDATE taskq.blocked b SET not_before = NULL WHERE b.task_no = ANY ($1)");
 
+/// The tasks are not granted before this time, nor before what was set so far.
 pub(crate) static POSTPONE: Statement<(&[TaskNo], Time)> = Statement::new(
     c"UPDATE taskq.blocked b SET not_before = GREATEST(b.not_before, $2) WHERE b.task_no = ANY ($1)",
 );

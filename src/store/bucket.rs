@@ -12,12 +12,14 @@ macro_rules! the_bucket {
     };
 }
 
+/// Locks the bucket: its level, and when that was measured. No row: there is none, or another grant has it.
 pub(crate) static LOCK: Statement<&str, (f64, Time)> = Statement::new(sql!(
     "SELECT b.level, b.measured_at FROM taskq.bucket b WHERE ",
     the_bucket!(),
     " FOR UPDATE SKIP LOCKED"
 ));
 
+/// Writes the level, in grants, and when it was measured.
 pub(crate) static POUR: Statement<(&str, f64, Time)> = Statement::new(sql!(
     "UPDATE taskq.bucket b
             SET level = $2, measured_at = $3,
@@ -33,10 +35,13 @@ pub(crate) static AWAIT: Statement<&str, (f64, Time)> = Statement::new(sql!(
     " FOR UPDATE"
 ));
 
+/// Makes the bucket of an action that has none: its level, in grants, and when it was measured.
 pub(crate) static MAKE: Statement<(&str, f64, Time)> =
     Statement::new(c"INSERT INTO taskq.bucket (name, level, measured_at) VALUES ($1, $2, $3)");
 
+/// Removes the bucket of an action that has no rate any more.
 pub(crate) static REMOVE: Statement<&str> = Statement::new(c"DELETE FROM taskq.bucket b WHERE b.name = $1");
 
+/// Its level, in grants, and when that was measured. Locks nothing.
 pub(crate) static PEEK: Statement<&str, (f64, Time)> =
     Statement::new(sql!("SELECT b.level, b.measured_at FROM taskq.bucket b WHERE ", the_bucket!()));

@@ -10,6 +10,7 @@ use crate::store::{blocked, expiry, scheduled};
 
 /// For each kind: expiry, suspension, timers.
 pub(crate) const KINDS: usize = 3;
+/// Something of each kind, in this order.
 pub(crate) type Each<T> = [T; KINDS];
 
 /// Of each kind, from a time on, the first time that has passed.
@@ -21,7 +22,7 @@ pub(crate) fn first_due(look: &Look, from: &Each<Time>, now: Time) -> Each<Optio
     ]
 }
 
-static NEXT: Statement<(Time, &[Time]), Option<Time>> = Statement::new(
+static NEXT_OF_EACH_KIND: Statement<(Time, &[Time]), Option<Time>> = Statement::new(
     c"SELECT LEAST((SELECT e.due FROM taskq.expiry e WHERE e.due > $1 AND e.due >= ($2)[1] ORDER BY e.due LIMIT 1),
                    (SELECT b.until FROM taskq.blocked b
                      WHERE b.since IS NOT NULL AND b.until > $1 AND b.until >= ($2)[2] ORDER BY b.until LIMIT 1),
@@ -31,5 +32,5 @@ static NEXT: Statement<(Time, &[Time]), Option<Time>> = Statement::new(
 
 /// When the next of any kind is due after a time. What is before `from` is dead.
 pub(crate) fn next_after(time: Time, from: &Each<Time>) -> Option<Time> {
-    NEXT.first((time, from.as_slice())).flatten()
+    NEXT_OF_EACH_KIND.first((time, from.as_slice())).flatten()
 }

@@ -20,8 +20,11 @@ static BY_AFTER: Index = Index::of_mostly_empty(&TABLE, c"dependency_pkey");
 /// "`run` runs after `after`."
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edge {
+    /// The task that is waited for.
     pub(crate) after: TaskNo,
+    /// The task that waits.
     pub(crate) run: TaskNo,
+    /// How `after` must end for `run` to run.
     pub(crate) condition: Condition,
 }
 
@@ -77,18 +80,29 @@ pub(crate) fn insert(edges: impl Iterator<Item = Waiting>, suspending: bool) {
     });
 }
 
-/// These edges count for this wait of their tasks from now on, under these conditions. The caller holds both ends.
+/// These edges count for this wait of their tasks from now on. The caller holds both ends.
+///
+/// Rows are compared so that only the index by both columns can be used: where a task has ten thousand dependencies, the one by
+/// `run_no` would be gone through for each of them.
 pub(crate) static RENUMBER: Statement<(&[TaskNo], &[TaskNo], &[WaitNo])> = Statement::new(
     c"UPDATE taskq.dependency d SET wait_no = u.wait_no
         FROM unnest($1, $2, $3) AS u(after_no, run_no, wait_no)
-       WHERE d.after_no = u.after_no AND d.run_no = u.run_no AND d.wait_no <> u.wait_no",
+       WHERE (d.after_no, d.run_no) >= (u.after_no, u.run_no) AND (d.after_no, d.run_no) <= (u.after_no, u.run_no)
+         AND d.wait_no <> u.wait_no",
+);
+
+/// Removes those of these edges without which their tasks have gone on. The caller holds both ends.
+pub(crate) static REMOVE_DROPPED: Statement<(&[TaskNo], &[TaskNo])> = Statement::new(
+    c"DELETE FROM taskq.dependency d USING unnest($1, $2) AS u(after_no, run_no)
+       WHERE (d.after_no, d.run_no) >= (u.after_no, u.run_no) AND (d.after_no, d.run_no) <= (u.after_no, u.run_no)
+         AND d.wait_no = -2",
 );
 
 /// These edges are waited for again, in this wait, under these conditions. The caller holds both ends.
 pub(crate) static WAIT_AGAIN: Statement<(&[TaskNo], &[TaskNo], &[i8], WaitNo)> = Statement::new(
     c"UPDATE taskq.dependency d SET wait_no = $4, condition = u.condition
         FROM unnest($1, $2, $3) AS u(after_no, run_no, condition)
-       WHERE d.after_no = u.after_no AND d.run_no = u.run_no",
+       WHERE (d.after_no, d.run_no) >= (u.after_no, u.run_no) AND (d.after_no, d.run_no) <= (u.after_no, u.run_no)",
 );
 
 /// What a task that goes on without its open dependencies loses: one of those, or a signal that was left for it and not counted yet.
@@ -166,12 +180,16 @@ pub(crate) static DROP_SUSPENDING: Statement<&[TaskNo], (TaskNo, TaskNo)> = Stat
     c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.suspending RETURNING d.after_no, d.run_no",
 );
 
+/// Removes the dependencies on these tasks; returns the task after which, the one that runs, and for which
+/// wait.
 pub(crate) static REMOVE_AFTER: Statement<&[TaskNo], (TaskNo, TaskNo, WaitNo)> = Statement::new(
     c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) RETURNING d.after_no, d.run_no, d.wait_no",
 );
 
+/// Removes the dependencies that these tasks have.
 pub(crate) static REMOVE_RUN: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)");
 
+/// Removes the dependencies on tasks of the first list that tasks of the second have.
 pub(crate) static REMOVE_BETWEEN: Statement<(&[TaskNo], &[TaskNo])> =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) AND d.run_no = ANY ($2)");

@@ -62,13 +62,13 @@ pub(crate) fn insert(tasks: impl Iterator<Item = (TaskNo, Time)>) {
     wake::by_time(first);
 }
 
-static REMOVE: Statement<&[TaskNo]> =
+static REMOVE_EXPIRY: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.expiry e WHERE e.task_no = ANY ($1)");
 
 /// These tasks do not expire any more. The caller has their live rows, where there are any.
 pub(crate) fn forget(task_nos: &[TaskNo]) {
     if !task_nos.is_empty() {
-        REMOVE.execute(task_nos);
+        REMOVE_EXPIRY.execute(task_nos);
     }
 }
 

@@ -13,10 +13,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::action_setting::{self, Named, action};
-use crate::pg::changes::TableChanges;
 use crate::pg::clock::{Time, wall};
 use crate::pg::table::look;
+use crate::pg::table_changes::TableChanges;
+use crate::store::action_setting::{self, Named, action};
 
 static CHANGES: TableChanges<2> = TableChanges::of([&action::TABLE, &action_setting::TABLE]);
 

@@ -18,10 +18,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::costly;
 use crate::pg::clock::{Time, wall};
 use crate::pg::session;
-use crate::store::by_time;
+use crate::store::{by_time, costly};
 
 /// Of how many actions something is remembered.
 const MOST_ACTIONS: usize = 1_024;
@@ -62,9 +61,11 @@ thread_local! {
 /// Where to begin.
 #[derive(Clone, Debug)]
 pub(crate) struct Starts {
+    /// The deadline from which leases are looked for.
     pub(crate) lease: Time,
+    /// The end of a retention from which settled tasks are looked for.
     pub(crate) settled: Time,
-    /// Of each of the actions.
+    /// Of each of the actions, the time from which scheduled tasks are looked for.
     pub(crate) scheduled: Vec<Time>,
     /// Of each kind of what is due by time.
     pub(crate) by_time: by_time::Each<Time>,
@@ -114,10 +115,15 @@ pub(crate) fn starts(action_nos: &[i32], now: Time) -> Starts {
 
 /// The first that a probe has found of each kind, up to the time at which it looked.
 pub(crate) struct Found {
+    /// The first deadline that has passed; `None`: none has.
     pub(crate) lease: Option<Time>,
+    /// The first end of a retention that has passed; `None`: none has.
     pub(crate) settled: Option<Time>,
+    /// Of each of the actions, the first time that has come; `None`: none has.
     pub(crate) scheduled: Vec<Option<Time>>,
+    /// Of each kind of what is due by time, the first time that has come; `None`: none has.
     pub(crate) by_time: by_time::Each<Option<Time>>,
+    /// Whether there are signals to be counted; false, too, where they were not looked for.
     pub(crate) signals: bool,
 }
 

@@ -10,11 +10,11 @@
 
 use std::time::Duration;
 
-use super::decided;
 use crate::number::Position;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::pg::table::{Index, Key, Look, table};
+use crate::store::decided;
 
 table!(c"low_mark":
     ACTION_NO: i32,
@@ -35,8 +35,11 @@ const GOOD_FOR: Duration = Duration::from_secs(600);
 /// Before this position there is nothing to be had of this action and priority.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LowMark {
+    /// The number that stands for the action.
     pub(crate) action_no: i32,
+    /// The priority that the mark is for.
     pub(crate) priority: i32,
+    /// The position before which nothing is.
     pub(crate) position: Position,
     /// When a claim has last searched that far from the beginning.
     pub(crate) walked_at: Time,

@@ -1,53 +1,13 @@
-//! Numbers of tasks and positions, ids and numbers.
+//! Ids of tasks, and their numbers.
 
 use std::collections::HashMap;
 
-use pgrx::pg_sys::Oid;
-
-use super::{decided, run, task};
-use crate::error::{Refusal, Result};
-use crate::number::{Position, TaskNo};
-use crate::pg::named::Named;
-use crate::pg::session::{assign_transaction_id, check_for_interrupts};
+use crate::number::TaskNo;
+use crate::pg::clock;
 use crate::pg::statement::Statement;
 use crate::pg::table::{self, Look};
-use crate::pg::{clock, sequence};
-use crate::token;
-
-/// `count` new numbers for tasks, ascending. The transaction has its id before it takes them.
-pub(crate) fn take(count: usize) -> Result<Vec<TaskNo>> {
-    if count == 0 {
-        return Ok(Vec::new());
-    }
-    assign_transaction_id();
-    let mut numbers = Vec::with_capacity(count);
-    for _ in 0..count {
-        check_for_interrupts();
-        numbers.push(TaskNo(sequence::next(&POSITIONS)));
-    }
-    match numbers.last() {
-        Some(last) if !token::is_for_tasks(last.0) => Err(Refusal::no_more_numbers(token::shard_of(last.0))),
-        _ => Ok(numbers),
-    }
-}
-
-/// The shard that this queue is: that in whose range the sequence stands.
-pub(crate) fn shard() -> i32 {
-    token::shard_of(sequence::last_value(&POSITIONS))
-}
-
-/// Numbers of tasks and positions come from here.
-pub(super) static POSITIONS: Named = Named::new(c"position_seq");
-
-/// The last position that was taken, by whomever.
-pub(super) fn last_position() -> Position {
-    Position(sequence::last_value(&POSITIONS))
-}
-
-/// The file of the sequence of positions.
-pub(super) fn file_of_positions() -> Oid {
-    sequence::file_of(&POSITIONS)
-}
+use crate::store::positions::{file_of_positions, last_position};
+use crate::store::{decided, run, task};
 
 /// What the marks need of a look: how far positions have been taken by now, and up to where everything has ended.
 pub(crate) fn look(look: &Look) -> decided::Look {

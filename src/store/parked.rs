@@ -1,52 +1,26 @@
 //! Tasks that are ready but for a reason that has no time: they wait in `parked`, under the reason.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
 
-use super::aside;
-use super::live::LockStrength;
-use super::merge_key::MergeKey;
-use super::order::{self, Rank};
-use super::ready::Freed;
-use crate::number::{Position, ReasonNo, TaskNo};
+use crate::number::{Position, TaskNo};
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
+use crate::store::freed::Freed;
+use crate::store::reason::Reason;
 
-/// Why a task is parked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// Its group is paused.
-    Group(String),
-    /// A task with its key runs.
-    Key(MergeKey),
-    /// It shares the end of this task.
-    Rides(TaskNo),
-}
-
-impl Reason {
-    /// As `parked` stores it.
-    fn stored(&self) -> Stored<'_> {
-        let nothing = Stored { kind: 0, name: None, key: None, action: None, leader: None };
-        match self {
-            Reason::Group(group) => Stored { kind: b'g' as i8, name: Some(group), ..nothing },
-            Reason::Key(key) => Stored {
-                kind: b'k' as i8,
-                name: Some(&key.group),
-                key: Some(&key.key),
-                action: Some(&key.action),
-                ..nothing
-            },
-            Reason::Rides(leader) => Stored { kind: b'm' as i8, leader: Some(*leader), ..nothing },
-        }
-    }
-
-    /// As `run` has it of what is set aside there.
-    pub(crate) fn aside(&self) -> ReasonNo {
-        match self {
-            Reason::Group(group) => aside::group(group),
-            Reason::Key(key) => aside::key(key),
-            Reason::Rides(leader) => aside::rides(*leader),
-        }
+/// A reason as `parked` stores it.
+fn stored(reason: &Reason) -> Stored<'_> {
+    let nothing = Stored { kind: 0, name: None, key: None, action: None, leader: None };
+    match reason {
+        Reason::Group(group) => Stored { kind: b'g' as i8, name: Some(group), ..nothing },
+        Reason::Key(key) => Stored {
+            kind: b'k' as i8,
+            name: Some(&key.group),
+            key: Some(&key.key),
+            action: Some(&key.action),
+            ..nothing
+        },
+        Reason::Rides(leader) => Stored { kind: b'm' as i8, leader: Some(*leader), ..nothing },
     }
 }
 
@@ -61,9 +35,11 @@ struct Stored<'a> {
 
 /// A task on its way into `parked`.
 pub(crate) struct Parked {
+    /// The task, and what it brings along when the reason ends.
     pub(crate) freed: Freed,
     /// Where it stood, for its order among others under the same reason.
     pub(crate) position: Position,
+    /// Why it may not run.
     pub(crate) reason: Reason,
 }
 
@@ -88,7 +64,7 @@ pub(crate) fn park(parked: &[Parked]) {
     if parked.is_empty() {
         return;
     }
-    let reasons: Vec<Stored> = parked.iter().map(|p| p.reason.stored()).collect();
+    let reasons: Vec<Stored> = parked.iter().map(|p| stored(&p.reason)).collect();
     PARK.execute((
         parked.iter().map(|p| p.freed.task_no).collect::<Vec<_>>(),
         reasons.iter().map(|r| r.kind).collect::<Vec<_>>(),
@@ -103,44 +79,6 @@ pub(crate) fn park(parked: &[Parked]) {
     ));
 }
 
-static UNDER: Statement<(&[TaskNo], &[&str], &[&str], &[&str]), TaskNo> = Statement::new(
-    c"SELECT p.task_no FROM taskq.parked p WHERE p.kind = 'm' AND p.leader_no = ANY ($1)
-       UNION ALL
-      SELECT p.task_no
-        FROM unnest($2, $3, $4) AS u(action, name, key)
-       CROSS JOIN LATERAL (SELECT p.task_no FROM taskq.parked p
-                            WHERE p.kind <> 'm' AND p.name = u.name AND p.key = u.key AND p.action = u.action
-                           OFFSET 0) AS p",
-);
-static LOCK: Statement<&[TaskNo]> =
-    Statement::new(c"SELECT FROM taskq.parked p WHERE p.task_no = ANY ($1) ORDER BY p.task_no FOR UPDATE");
-
-static LOCK_FREE: Statement<&[TaskNo], TaskNo> =
-    Statement::new(c"SELECT p.task_no FROM taskq.parked p WHERE p.task_no = ANY ($1) FOR UPDATE SKIP LOCKED");
-static THERE: Statement<&[TaskNo]> = Statement::new(c"SELECT FROM taskq.parked p WHERE p.task_no = ANY ($1)");
-
-/// Locks what rides on these tasks or is parked under these keys, in the order of numbers. Nothing is
-/// added meanwhile: the caller has removed the tasks from `run` and locked the rows of the keys.
-///
-/// A call that names some of them itself has those already. It does not wait for others with smaller numbers, whose holder
-/// may wait for its own: it begins anew, with all of them.
-pub(crate) fn lock(leaders: &[TaskNo], keys: &[MergeKey]) {
-    let (actions, groups, keys) = MergeKey::columns(keys.iter());
-    let task_nos = UNDER.query((leaders, actions, groups, keys));
-    if task_nos.is_empty() {
-        return;
-    }
-    if order::may_wait(Rank::Live) {
-        LOCK.execute(task_nos);
-        return;
-    }
-    let free: HashSet<TaskNo> = LOCK_FREE.query(task_nos.as_slice()).into_iter().collect();
-    let missing: Vec<TaskNo> = task_nos.iter().copied().filter(|n| !free.contains(n)).collect();
-    if !missing.is_empty() && THERE.execute(missing) > 0 {
-        order::restart_with_live(&task_nos, LockStrength::Update);
-    }
-}
-
 /// Walks `parked_reason_idx` or `parked_leader_idx`.
 static UNPARK_NAMED: Statement<(i8, &str, &str, &str), (i32, Position, Freed)> = Statement::new(
     c"DELETE FROM taskq.parked p
@@ -153,22 +91,11 @@ static UNPARK_RIDERS: Statement<TaskNo, (i32, Position, Freed)> = Statement::new
       RETURNING p.priority, p.position, p.task_no, p.tries, p.failures, p.dependencies",
 );
 
-static OF_GROUP: Statement<&str, TaskNo> = Statement::new(
-    c"SELECT p.task_no FROM taskq.parked p WHERE p.kind = 'g' AND p.kind <> 'm' AND p.name = $1",
-);
-
-/// Locks what is parked under a group, in the order of numbers, as those do who name such tasks. The caller has locked the row of
-/// the group: nothing is added meanwhile.
-pub(crate) fn lock_group(group: &str) {
-    assign_transaction_id();
-    LOCK.execute(OF_GROUP.query(group));
-}
-
 /// Takes out what is parked under a reason, in the order in which it stood. The caller has locked the row
 /// that holds the reason, and what is parked under it.
 pub(crate) fn release(reason: &Reason) -> Vec<Freed> {
     assign_transaction_id();
-    let mut rows = match reason.stored() {
+    let mut rows = match stored(reason) {
         Stored { kind, name: Some(name), key, action, .. } => UNPARK_NAMED.query((kind, name, key, action)),
         Stored { leader, .. } => UNPARK_RIDERS.query(leader),
     };
@@ -176,6 +103,7 @@ pub(crate) fn release(reason: &Reason) -> Vec<Freed> {
     rows.into_iter().map(|(_, _, freed)| freed).collect()
 }
 
+/// Adds to what these tasks have of dependencies, and of such as have aborted; both may be negative.
 pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
     c"UPDATE taskq.parked p SET dependencies = p.dependencies + $2, failures = p.failures + $3
        WHERE p.task_no = ANY ($1)",
@@ -192,5 +120,6 @@ pub(crate) static STAND_BEHIND: Statement<&[TaskNo]> = Statement::new(
        WHERE p.task_no = u.task_no",
 );
 
+/// Removes the rows of these tasks.
 pub(crate) static REMOVE: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.parked p WHERE p.task_no = ANY ($1)");

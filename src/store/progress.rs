@@ -29,11 +29,14 @@ pub(crate) fn checkpoints(look: &Look, task_nos: impl Iterator<Item = TaskNo>) -
     found.into_iter().map(Option::flatten).collect()
 }
 
+/// Keeps what was said of each of the tasks; the rest of a row that is there stays.
 pub(crate) static SET_STATUS: Statement<(&[TaskNo], &[&str])> = Statement::new(
     c"INSERT INTO taskq.progress (task_no, status) SELECT * FROM unnest($1, $2)
       ON CONFLICT (task_no) DO UPDATE SET status = EXCLUDED.status",
 );
 
+/// Keeps what a worker reports: a text for people, how far it is (0 to 1), the checkpoint. NULL changes
+/// nothing.
 pub(crate) static REPORT: Statement<(TaskNo, &str, f64, JsonText)> = Statement::new(
     c"INSERT INTO taskq.progress AS p (task_no, status, progress, checkpoint) VALUES ($1, $2, $3, $4)
       ON CONFLICT (task_no) DO UPDATE

@@ -1,39 +1,19 @@
 //! Tasks that nothing blocks any more go into `run`, or into `scheduled` while their time lies ahead.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
+use crate::input::TaskSpec;
 use crate::number::{Lane, Position, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::digest::hash;
 use crate::pg::sequence;
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::Record;
 use crate::pg::table::{Look, look};
-use crate::spec::TaskSpec;
-use crate::store::notify::notify_ready;
-use crate::store::scheduled::Later;
-use crate::store::{known_actions, numbers, run, scheduled, task, task_group};
+use crate::store::announce::announce;
+use crate::store::freed::Freed;
+use crate::store::scheduled::{self, Later};
+use crate::store::{known_actions, positions, run, task, task_group};
 use crate::wake;
-
-/// A task that nothing blocks, and what it brings along.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Freed {
-    pub(crate) task_no: TaskNo,
-    pub(crate) tries: i32,
-    pub(crate) failures: i32,
-    pub(crate) dependencies: i32,
-    /// Not owned before this time, whatever the task itself says.
-    pub(crate) not_before: Option<Time>,
-}
-
-/// From four columns: task_no, tries, failures, dependencies.
-impl Record for Freed {
-    type Columns = (TaskNo, i32, i32, i32);
-
-    fn of((task_no, tries, failures, dependencies): Self::Columns) -> Self {
-        Freed { task_no, tries, failures, dependencies, not_before: None }
-    }
-}
 
 /// Makes the tasks ready, in the order given, whatever their `not_before` says: new rows at the end of their priority.
 pub(crate) fn make_ready(freed: &[Freed]) {
@@ -52,7 +32,7 @@ pub(crate) fn make_ready(freed: &[Freed]) {
         let lanes: Vec<Lane> = tasks.iter().map(&mut lane).collect();
         run::insert(freed.iter().zip(&tasks).zip(lanes).map(|((freed, task), lane)| run::Entry {
             task_no: freed.task_no,
-            position: Position(sequence::next(&numbers::POSITIONS)),
+            position: Position(sequence::next(&positions::POSITIONS)),
             action_no: task.action_no,
             priority: task.priority,
             lane,
@@ -75,12 +55,17 @@ pub(crate) fn make_ready(freed: &[Freed]) {
 
 /// A new task that nothing blocks.
 pub(crate) struct New<'a> {
+    /// Its number, which is also its position.
     pub(crate) task_no: TaskNo,
+    /// The number that stands for its action.
     pub(crate) action_no: i32,
     /// Every task of its action that has a group belongs into the lane of that.
     pub(crate) gives_lanes: bool,
+    /// What its inserter says of it.
     pub(crate) spec: &'a TaskSpec,
+    /// How many of its dependencies have aborted.
     pub(crate) failures: i32,
+    /// How many dependencies it has in all.
     pub(crate) dependencies: i32,
 }
 
@@ -152,19 +137,6 @@ fn lane(group: &str) -> Lane {
 /// As `taskq._key_hash`.
 fn key_hash(action: &str, group: Option<&str>, key: &str) -> i64 {
     hash(key, hash(group.unwrap_or_default(), hash(action, 0)))
-}
-
-/// Has waiters for tasks of these actions woken at commit, one for each, and listeners notified.
-pub(crate) fn announce(action_nos: &[i32]) {
-    for action_no in action_nos {
-        wake::ready(*action_no);
-    }
-    let action_nos: BTreeSet<i32> = action_nos.iter().copied().collect();
-    let is_set = |n: &i32| known_actions::of_number(*n).is_some_and(|action| action.setting.notify);
-    let notified: BTreeSet<i32> = action_nos.into_iter().filter(is_set).collect();
-    if !notified.is_empty() {
-        notify_ready(&notified);
-    }
 }
 
 /// Sets the tasks aside until they are due.

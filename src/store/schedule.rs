@@ -32,7 +32,9 @@ pub(crate) fn any_due(look: &Look, now: Time) -> bool {
 record! {
     /// A schedule that is about to be set anew.
     pub(crate) struct Before {
+        /// The cron expression so far.
         pub(crate) cron: String,
+        /// The time zone by whose clock that goes.
         pub(crate) timezone: String,
         /// By `former`, if there is any.
         pub(crate) next_at: Time,
@@ -74,9 +76,11 @@ pub(crate) static CHANGE: Statement<(&str, &str, &str, JsonText, &str, &str, i32
            WHERE s.name = $1",
     );
 
+/// When the schedule runs next; infinity: never again, or it is paused.
 pub(crate) static NEXT_OF: Statement<&str, Time> =
     Statement::new(c"SELECT s.next_at FROM taskq.schedule s WHERE s.name = $1");
 
+/// Removes the schedule.
 pub(crate) static REMOVE: Statement<&str> = Statement::new(c"DELETE FROM taskq.schedule s WHERE s.name = $1");
 
 /// A paused schedule keeps its next time in another column and is never due, so that upkeep does not find it.
@@ -85,6 +89,7 @@ pub(crate) static PAUSE: Statement<&str> = Statement::new(
        WHERE s.name = $1 AND s.paused_next_at IS NULL",
 );
 
+/// Ends the pause of a schedule; returns when it runs next. No row: it is not paused.
 pub(crate) static RESUME: Statement<&str, Time> = Statement::new(
     c"UPDATE taskq.schedule s SET next_at = s.paused_next_at, paused_next_at = NULL
        WHERE s.name = $1 AND s.paused_next_at IS NOT NULL
@@ -99,5 +104,6 @@ pub(crate) static ADVANCE: Statement<(&str, Time, Time, &str, &str, bool)> = Sta
        WHERE s.name = $1",
 );
 
+/// Notes a run that was asked for, with its time and its task. When the next is due stays as it is.
 pub(crate) static NOTE_RUN: Statement<(&str, Time, &str)> =
     Statement::new(c"UPDATE taskq.schedule s SET last_at = $2, last_task_id = $3 WHERE s.name = $1");

@@ -5,7 +5,7 @@ use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::pg::table::{self, Index, Key, Look, look, table};
-use crate::store::ready::Freed;
+use crate::store::freed::Freed;
 use crate::store::task;
 
 table!(c"scheduled":
@@ -46,7 +46,9 @@ pub(super) fn first_timer(look: &Look, from: Time, now: Time) -> Option<Time> {
 /// A task that is to be set aside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Later {
+    /// The task, and what it brings along when its time has come.
     pub(crate) freed: Freed,
+    /// When its time comes.
     pub(crate) due: Time,
     /// Where it stood, if that counts for the order in which it comes back; else its number, as for a new task.
     pub(crate) position: Position,
@@ -128,11 +130,13 @@ pub(crate) static PUT_OFF: Statement<(&[TaskNo], Time, Time)> = Statement::new(
                                   WHERE s.task_no = ANY ($1) AND s.due <= $2 FOR UPDATE SKIP LOCKED))",
 );
 
+/// Adds to what these tasks have of dependencies, and of such as have aborted; both may be negative.
 pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
     c"UPDATE taskq.scheduled s SET dependencies = s.dependencies + $2, failures = s.failures + $3
        WHERE s.task_no = ANY ($1)",
 );
 
+/// Removes the rows of these tasks.
 pub(crate) static REMOVE: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.scheduled s WHERE s.task_no = ANY ($1)");
 

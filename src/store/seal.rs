@@ -38,9 +38,9 @@ const LONG: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-static LOOK: Statement<(), State> =
+static READ_SEAL: Statement<(), State> =
     Statement::new(c"SELECT e.until, e.mark_at, e.mark_xid, e.xmin::text::bigint FROM taskq.seal e");
-static LOCK: Statement<(Time, Time, i64)> = Statement::new(
+static LOCK_SEAL_IF_UNCHANGED: Statement<(Time, Time, i64)> = Statement::new(
     c"SELECT FROM taskq.seal e
        WHERE e.until = $1 AND e.mark_at IS NOT DISTINCT FROM $2 AND e.mark_xid IS NOT DISTINCT FROM $3
          FOR UPDATE SKIP LOCKED",
@@ -180,13 +180,13 @@ pub(crate) fn step(patience: Duration) -> bool {
     }
     let patience = if in_transaction_block() { patience.max(LONG) } else { patience };
     let now = clock::wall();
-    let (states, Looked { xmin, .. }) = LOOK.look(());
+    let (states, Looked { xmin, .. }) = READ_SEAL.look(());
     let Some(state) = states.into_iter().next() else { return false };
     let work = state.work(now, patience, xmin);
     if matches!(work, Work::Nothing) {
         return false;
     }
-    if LOCK.execute((state.until, state.mark_at, state.mark_xid)) == 0 {
+    if LOCK_SEAL_IF_UNCHANGED.execute((state.until, state.mark_at, state.mark_xid)) == 0 {
         return false;
     }
     // In this order: see above. From here on it is the time at or after which every transaction with an id from

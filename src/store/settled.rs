@@ -12,8 +12,8 @@ use crate::pg::statement::{Statement, sql};
 use crate::pg::table::{self, Index, Key, Look, table};
 use crate::state::{Cause, Outcome};
 use crate::store::ends::uncounted;
-use crate::store::live::Live;
-use crate::store::ready::Freed;
+use crate::store::freed::Freed;
+use crate::store::live_row::Live;
 use crate::store::task::AtTheEnd;
 
 table!(c"settled":
@@ -48,16 +48,27 @@ static BY_EXPIRY: Index = Index::new(&TABLE, c"settled_expires_idx");
 /// How a task ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Ending {
+    /// The number of the task.
     pub(crate) task_no: TaskNo,
+    /// Completed, aborted or skipped.
     pub(crate) outcome: Outcome,
+    /// What has ended it.
     pub(crate) cause: Cause,
+    /// A text for people.
     pub(crate) status: Option<String>,
+    /// What the task leaves to its dependents.
     pub(crate) result: Option<JsonText>,
+    /// When it was granted last; `None`: it was not in progress.
     pub(crate) granted_at: Option<Time>,
+    /// The name of the worker that had it; `None`: it was not in progress.
     pub(crate) actor_id: Option<String>,
+    /// Tries so far.
     pub(crate) tries: i32,
+    /// How many of its dependencies have aborted.
     pub(crate) failures: i32,
+    /// How many dependencies it has in all.
     pub(crate) dependencies: i32,
+    /// How many dependencies had signalled when it ended.
     pub(crate) signals: i32,
     /// It held its merge key.
     pub(crate) keyed: bool,
@@ -158,6 +169,8 @@ pub(crate) static KEEP_EPITAPHS: Statement<(&[TaskNo], Time, Interval)> = Statem
     ),
 );
 
+/// Removes how these tasks ended, and has them counted no more; returns how many dependencies each had, the
+/// outcome, and whether it has a group.
 pub(crate) static REMOVE: Statement<&[TaskNo], (TaskNo, i32, i8, bool)> = Statement::new(sql!(
     "WITH gone AS (
         DELETE FROM taskq.settled s WHERE s.task_no = ANY ($1)

@@ -32,17 +32,20 @@ pub(crate) fn any(look: &Look) -> bool {
     look.first(&BY_TASK, &[], |_| ()).is_some()
 }
 
+/// Removes the signals that are due to these tasks.
 pub(crate) static FORGET: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)");
 
+/// Takes the signals that are due to these tasks, whose counters the caller has locked. The fields are those
+/// of [`Signal`], the status before the number of skipped ones.
 pub(crate) static TAKE: Statement<&[TaskNo], (TaskNo, WaitNo, i32, i32, i32, Option<String>, i32)> =
     Statement::new(
         c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)
       RETURNING s.run_no, s.wait_no, s.satisfied, s.failed, s.lost, s.lost_status, s.skipped",
     );
 
-/// Signals of tasks that do not wait any more. If another transaction is removing some of them, neither waits for the
-/// other.
+/// Signals of tasks that do not wait any more. It waits for no other transaction that is removing some of them; a task
+/// that is brought back forgets its signals, and waits for this.
 ///
 /// One statement, so that both questions are asked of one snapshot: a signal that is there while its counter is not
 /// was sent in an earlier life of the task, since its sender had seen the counter. (Asked one after the other, a
@@ -58,11 +61,17 @@ pub(crate) static SWEEP: Statement<&[TaskNo]> = Statement::new(
 
 /// What a task has to count that could not be counted.
 pub(crate) struct Signal<'a> {
+    /// The task that waits.
     pub(crate) task_no: TaskNo,
+    /// For which of its waits.
     pub(crate) wait_no: WaitNo,
+    /// Dependencies that ended as they should.
     pub(crate) satisfied: i32,
+    /// Of these and the lost ones, how many aborted.
     pub(crate) failed: i32,
+    /// Dependencies that ended the wrong way.
     pub(crate) lost: i32,
+    /// Why the task aborts, if any was lost.
     pub(crate) status: Option<&'a str>,
     /// Of the lost ones, how many were not needed.
     pub(crate) skipped: i32,

@@ -23,9 +23,13 @@ use crate::state::Outcome;
 /// What changes in the numbers of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
+    /// How many more tasks there are; negative: fewer, as for the others.
     pub(crate) tasks: i64,
+    /// How many more have completed.
     pub(crate) completed: i64,
+    /// How many more have aborted, those that were skipped not counted.
     pub(crate) aborted: i64,
+    /// How many more were skipped.
     pub(crate) skipped: i64,
 }
 
@@ -43,6 +47,7 @@ impl Losses {
         }
     }
 
+    /// The groups that lose something.
     pub(crate) fn groups(&self) -> impl Iterator<Item = &String> {
         self.0.keys()
     }

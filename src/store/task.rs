@@ -1,19 +1,15 @@
 //! The table `task`: what was asked for.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
-use crate::number::TaskNo;
-use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::Statement;
-use crate::spec::{TaskSpec, Unique, Wants};
-use crate::state::Outcome;
-use crate::store::merge_key::{self, MergeKey};
-use crate::store::tally::{self, Losses};
-use crate::store::{expiry, slot, unique_key};
 use pgrx::datum::Interval;
 
+use crate::input::{TaskSpec, Unique, Wants};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
+use crate::pg::session::check_for_interrupts;
+use crate::pg::statement::Statement;
 use crate::pg::table::{Index, Key, Look, Places, Row, Scan, Set, insert_unless_there, look, table};
 
 table!(c"task":
@@ -111,18 +107,24 @@ pub(super) fn action_no_and_kind(tasks: &mut Scan, task_no: TaskNo) -> (i32, boo
 
 /// What the end of a task depends on.
 pub(crate) struct AtTheEnd {
+    /// The number that stands for its action.
     pub(crate) action_no: i32,
+    /// It has a group, whose tally counts it.
     pub(crate) grouped: bool,
     /// Its end is announced.
     pub(crate) post_result: bool,
+    /// How long it is kept once it has completed; `None`: what its action says, else the setting.
     pub(crate) retention: Option<Interval>,
+    /// How long it is kept once it has aborted; `None`: what its action says, else the setting.
     pub(crate) retention_aborted: Option<Interval>,
+    /// The end of its period, if it is unique and has one: it is kept until then.
     pub(crate) unique_until: Option<Time>,
     /// It was to expire, if it was not granted in time.
     pub(crate) expires: bool,
 }
 
 impl AtTheEnd {
+    /// From a row of `task`.
     pub(crate) fn read(row: &Row) -> Self {
         AtTheEnd {
             action_no: row.get(ACTION_NO),
@@ -170,12 +172,19 @@ pub(crate) fn wants(task_nos: &[TaskNo]) -> HashMap<TaskNo, Wants> {
 
 /// What a task that nothing blocks any more is put into its place by.
 pub(crate) struct Placed {
+    /// The number that stands for its action.
     pub(crate) action_no: i32,
+    /// Higher ones are granted first.
     pub(crate) priority: i32,
+    /// It is not granted before this time; `None`: from now on.
     pub(crate) not_before: Option<Time>,
+    /// The lease of its grants; `None`: what its action says, else the setting.
     pub(crate) max_duration: Option<Interval>,
+    /// The longest that a try of it lasts; `None`: what its action says.
     pub(crate) max_run_time: Option<Interval>,
+    /// The group that it belongs to.
     pub(crate) group: Option<String>,
+    /// The key with which tasks are merged that run once for all.
     pub(crate) merge_key: Option<String>,
     /// It has a group, a workgroup or a merge key.
     pub(crate) gated: bool,
@@ -207,11 +216,15 @@ pub(crate) fn placed(look: &Look, task_nos: impl ExactSizeIterator<Item = TaskNo
 
 /// A task that is to be inserted.
 pub(crate) struct New<'a> {
+    /// The number that the call has taken for it.
     pub(crate) task_no: TaskNo,
+    /// The number that stands for its action.
     pub(crate) action_no: i32,
+    /// Its id, given or made up.
     pub(crate) id: &'a str,
     /// No other call can have its id: it was made in this call.
     pub(crate) id_is_new: bool,
+    /// What its inserter says of it.
     pub(crate) spec: &'a TaskSpec,
 }
 
@@ -283,7 +296,7 @@ pub(crate) static UPDATE: Statement<(&[TaskNo], i32, Time, i32, Interval, &str, 
 );
 
 /// The action is looked up only for those that have a key.
-static REMOVE: Statement<
+pub(super) static REMOVE: Statement<
     &[TaskNo],
     (TaskNo, bool, Option<String>, Option<String>, Option<String>, Option<String>),
 > = Statement::new(
@@ -292,60 +305,3 @@ static REMOVE: Statement<
                 CASE WHEN t.unique_key IS NOT NULL OR t.merge_key IS NOT NULL
                      THEN (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no) END",
 );
-
-/// What tasks that have gone leave behind, to be tidied up once for all of them.
-#[derive(Default)]
-pub(crate) struct Traces {
-    count: i64,
-    losses: Losses,
-    merge_keys: BTreeSet<MergeKey>,
-    /// One of their actions and unique keys.
-    unique_key: Option<(String, String)>,
-}
-
-impl Traces {
-    /// Removes `task` rows, and the rows of unique keys that point to them. `ends` are those of the tasks that had
-    /// settled.
-    pub(crate) fn by_removing(&mut self, task_nos: &[TaskNo], ends: &HashMap<TaskNo, Outcome>) {
-        let (mut unique_keys, mut expiring) = (Vec::new(), Vec::new());
-        REMOVE.map(task_nos, |(task_no, expires, group, merge_key, unique_key, action)| {
-            if expires {
-                expiring.push(task_no);
-            }
-            let (group, merge_key): (Option<String>, Option<String>) = (group, merge_key);
-            self.count += 1;
-            self.merge_keys.extend(
-                action
-                    .as_deref()
-                    .and_then(|action| MergeKey::of(action, group.as_deref(), merge_key.as_deref())),
-            );
-            if let Some(group) = group {
-                self.losses.add(group, ends.get(&task_no).copied());
-            }
-            if let (Some(key), Some(action)) = (unique_key, action) {
-                unique_keys.push(((action, key), task_no));
-            }
-        });
-        unique_key::forget(&unique_keys);
-        expiry::forget(&expiring);
-        if let Some((key, _)) = unique_keys.pop() {
-            self.unique_key = Some(key);
-        }
-    }
-
-    /// Counts them out of their groups. The rows of keys and the slots of groups that no task has any more are
-    /// left.
-    pub(crate) fn count_out(self, now: Time) {
-        tally::removed(&self.losses, now);
-    }
-
-    /// Counts them out of their groups, and removes the rows of keys and the slots of groups that no task has any
-    /// more; returns how many tasks it were.
-    pub(crate) fn tidy(self, now: Time) -> i64 {
-        tally::removed(&self.losses, now);
-        slot::tidy(&self.losses.groups().cloned().collect::<Vec<_>>());
-        merge_key::tidy(&self.merge_keys.into_iter().collect::<Vec<_>>());
-        unique_key::tidy(self.unique_key.as_ref());
-        self.count
-    }
-}

@@ -10,7 +10,7 @@ use crate::pg::statement::Statement;
 pub(crate) type Key = (String, String);
 
 /// The WHERE makes a row that is there already locked, and not written.
-static LOCK: Statement<(&[&str], &[&str], &[TaskNo], Time), TaskNo> = Statement::new(
+static INSERT_OR_LOCK: Statement<(&[&str], &[&str], &[TaskNo], Time), TaskNo> = Statement::new(
     c"INSERT INTO taskq.unique_key AS k (action, key, task_no, since)
       SELECT u.action, u.key, u.task_no, $4 FROM unnest($1, $2, $3) AS u(action, key, task_no)
       ON CONFLICT (action, key) DO UPDATE SET task_no = k.task_no WHERE false
@@ -25,16 +25,20 @@ pub(crate) fn lock<'a>(keys: impl Iterator<Item = (&'a Key, TaskNo)>, now: Time)
         names.push(name.as_str());
         task_nos.push(task_no);
     }
-    LOCK.query((actions, names, task_nos, now)).into_iter().collect()
+    INSERT_OR_LOCK.query((actions, names, task_nos, now)).into_iter().collect()
 }
 
 /// What the row of a key is to point to.
 pub(crate) struct Pointer<'a> {
+    /// The key, with its action.
     pub(crate) key: &'a Key,
+    /// The task that was inserted with it last.
     pub(crate) task_no: TaskNo,
     /// The task behind which it comes.
     pub(crate) behind: Option<TaskNo>,
+    /// When the first of those that replaced each other was inserted.
     pub(crate) since: Time,
+    /// The end of the period of the one before.
     pub(crate) not_before: Option<Time>,
 }
 

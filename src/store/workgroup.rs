@@ -10,9 +10,11 @@ pub(crate) static ADD: Statement<(&str, Time)> = Statement::new(
       ON CONFLICT (name) DO UPDATE SET not_before = EXCLUDED.not_before WHERE false",
 );
 
+/// Holds the workgroup back until this time, whatever was set before.
 pub(crate) static SET: Statement<(&str, Time)> =
     Statement::new(c"UPDATE taskq.workgroup w SET not_before = $2 WHERE w.name = $1");
 
+/// Holds each of the workgroups back until its time at least: a later one that was set before stays.
 pub(crate) static DELAY_FURTHER: Statement<(&[&str], &[Time])> = Statement::new(
     c"INSERT INTO taskq.workgroup AS w (name, not_before) SELECT * FROM unnest($1, $2)
       ON CONFLICT (name) DO UPDATE SET not_before = GREATEST(w.not_before, EXCLUDED.not_before)",

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 
 use super::due;
-use super::steps::Step;
+use super::step::Step;
+use crate::locks;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
@@ -15,9 +16,8 @@ use crate::settle::suspended::free_overdue;
 use crate::settle::{Ending, fold, settle};
 use crate::state::Cause;
 use crate::store::by_time::Each;
-use crate::store::contradiction;
-use crate::store::expiry;
 use crate::store::live::{self, Live};
+use crate::store::{contradiction, expiry};
 
 /// How many rows of `expiry` one step looks at for some that are free.
 const MOST: i32 = 10_000;
@@ -80,7 +80,7 @@ fn abort(mut task_nos: Vec<TaskNo>, statuses: &HashMap<TaskNo, String>, now: Tim
             break;
         }
         let aborted = subtransaction::all_or_nothing(|| {
-            let locked = fold::locked(|| Ok(live::try_lock(&task_nos)), |rows| rows);
+            let locked = fold::locked(|| Ok(locks::try_lock(&task_nos)), |rows| rows);
             let rows = locked.unwrap_or_default();
             let granted = granted(&rows);
             if !granted.is_empty() {

@@ -2,15 +2,15 @@
 
 use std::cell::RefCell;
 
-use super::steps::Step;
+use super::step::Step;
 use crate::number::{Position, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::subtransaction::unless_rows_are_wrong;
 use crate::settle::{Ending, settle};
 use crate::state::{Cause, Outcome};
-use crate::store::contradiction;
-use crate::store::ready::{Freed, make_ready};
-use crate::store::scheduled;
+use crate::store::freed::Freed;
+use crate::store::ready::make_ready;
+use crate::store::{contradiction, scheduled};
 
 /// Releases up to `bound` tasks of these actions that are due, from a time on for each.
 pub(crate) fn release(action_nos: &[i32], starts: Vec<Time>, bound: i32, now: Time) -> Step {

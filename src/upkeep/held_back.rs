@@ -1,7 +1,7 @@
 //! Entries that may not run are moved out of the way of waiting calls, which leave them where they are.
 
-use super::look;
-use super::steps::Step;
+use super::look::look;
+use super::step::Step;
 use crate::claim::may_run::Taking;
 use crate::claim::{Moved, Request, claim, lanes, left_behind};
 use crate::flow::actions::{Action, for_claim};

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::{look, next_shared};
+use super::look::look;
+use super::next::next_shared;
 use crate::clock;
+use crate::locks::tables;
 use crate::pg::clock::Time;
 use crate::pg::subtransaction;
 use crate::rights;
-use crate::store::tables;
 
 /// What a look that has come to nothing leaves.
 #[derive(Clone, Copy, Debug, Default)]

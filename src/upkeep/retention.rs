@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::STEP;
+use super::step::STEP;
 use crate::allowance::Allowance;
 use crate::clock;
+use crate::ends::before_commit;
+use crate::locks;
 use crate::number::TaskNo;
 use crate::pg::block::in_transaction_block;
 use crate::pg::clock::Time;
@@ -14,10 +16,8 @@ use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, sql};
 use crate::pg::subtransaction::unless_others_were_faster;
 use crate::state::Outcome;
-use crate::store::dependency;
-use crate::store::low_ends;
-use crate::store::settled;
-use crate::store::{attempts, before_commit, live, progress, step, task};
+use crate::store::traces::Traces;
+use crate::store::{attempts, dependency, low_ends, progress, settled, step};
 
 /// Walks `settled_expires_idx`.
 static EXPIRED: Statement<(Time, i32, Time), (TaskNo, i8)> = Statement::new(sql!(
@@ -110,7 +110,7 @@ fn remove_idle(mut ends: HashMap<TaskNo, Outcome>, now: Time) -> usize {
         return 0;
     }
     // No dependency can be added from here on: that takes a lock on the task's row.
-    let edges = live::try_lock_edges_of(&ends.keys().copied().collect::<Vec<_>>());
+    let edges = locks::try_lock_edges_of(&ends.keys().copied().collect::<Vec<_>>());
     if !edges.busy.is_empty() {
         ends.retain(|task_no, _| !edges.busy.contains(task_no));
     }
@@ -130,7 +130,7 @@ fn remove_idle(mut ends: HashMap<TaskNo, Outcome>, now: Time) -> usize {
     progress::forget(&task_nos);
     attempts::forget(&task_nos);
     step::forget(&task_nos);
-    let mut traces = task::Traces::default();
+    let mut traces = Traces::default();
     traces.by_removing(&task_nos, &ends);
     traces.tidy(now);
     task_nos.len()

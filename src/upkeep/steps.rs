@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{STEP, by_time, due, elapsed, held_back, retention};
+use super::step::{STEP, Step};
+use super::{by_time, due, elapsed, held_back, retention};
 use crate::error::Result;
 use crate::guc;
 use crate::pg::clock::Time;
@@ -10,22 +11,12 @@ use crate::pg::statement::Statement;
 use crate::schedules::{self, fire_due};
 use crate::settle::fold;
 use crate::store::by_time::{KINDS as KINDS_BY_TIME, next_after};
-use crate::store::seal;
-use crate::store::tally;
+use crate::store::{seal, tally};
 use crate::words::word;
 
 /// The kinds of upkeep, in the order in which they are done.
 pub(crate) const KINDS: [&str; 8] =
     ["schedules", "leases", "timers", "due tasks", "signals", "entries held back", "retention", "tallies"];
-
-/// What one step did.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
-    /// There was something to do.
-    pub(crate) done: bool,
-    /// There may be more.
-    pub(crate) more: bool,
-}
 
 /// Actions that have something due: from one to the next along the index, not by way of all actions.
 static DUE_ACTIONS: Statement<Time, i32> = Statement::new(
@@ -72,7 +63,7 @@ pub(crate) fn step(kind: &str, patience: Duration, now: Time) -> Result<Step> {
 }
 
 /// Low ends of indexes; of `scheduled`, that of each action. Deferred signals should not be there at all.
-static NEXT: Statement<(Time, Time), Option<Time>> = Statement::new(
+static NEXT_OF_ALL: Statement<(Time, Time), Option<Time>> = Statement::new(
     c"WITH RECURSIVE actions AS (
         (SELECT s.action_no, s.due FROM taskq.scheduled s ORDER BY s.action_no, s.due LIMIT 1)
         UNION ALL
@@ -89,7 +80,7 @@ static NEXT: Statement<(Time, Time), Option<Time>> = Statement::new(
 /// the worker looks anyway: further on there may be many dead entries, of tasks that came back in time.
 pub(crate) fn next(now: Time) -> Option<Time> {
     let latest = now + guc::maintenance_interval();
-    let due: Option<Time> = NEXT.first((now, latest)).flatten();
+    let due: Option<Time> = NEXT_OF_ALL.first((now, latest)).flatten();
     let by_time = next_after(Time::BEGINNING, &[Time::BEGINNING; KINDS_BY_TIME]);
     due.into_iter().chain(schedules::next_at()).chain(by_time).min()
 }

@@ -13,9 +13,9 @@ use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::error::{Refusal, Result, or_throw, required};
+use crate::input::{self, Element, Problem};
 use crate::pg::json::JsonText;
 use crate::pg::session::check_for_interrupts;
-use crate::spec::{self, Element, Problem};
 use crate::verbs::insert::json;
 
 /// `taskq._chain(blocks jsonb) -> jsonb`, the body of `taskq.chain(VARIADIC blocks jsonb[])`
@@ -46,7 +46,7 @@ fn taskq_map(action: Option<&str>, bodies: Option<AnyElement>) -> Option<AnyElem
     or_throw((|| {
         let action = required("action", action)?;
         let bodies = json("bodies", bodies)?;
-        let tasks: Vec<Task> = spec::bodies("bodies", &bodies)?
+        let tasks: Vec<Task> = input::bodies("bodies", &bodies)?
             .into_iter()
             .map(|body| {
                 let mut task = Task::new();

@@ -4,12 +4,11 @@ use pgrx::prelude::*;
 
 use super::filter::{Filter, check_max_tasks, on_tasks};
 use crate::error::Result;
+use crate::locks::{self, LockStrength, restartable};
 use crate::number::TaskNo;
 use crate::pg::statement::{Statement, sql};
 use crate::rights::{self, Doing};
 use crate::settle::{cancel_locked, fold};
-use crate::store::live::{self, LockStrength};
-use crate::store::order::restartable;
 
 /// `taskq.cancel_tasks(task_ids, status, actions, groups, status_like, max_tasks) -> bigint`
 #[pg_extern(sql = "")]
@@ -53,7 +52,7 @@ fn cancel(filter: Filter, status: Option<String>) -> Result<i64> {
         rights::check_named(Doing::Change, ids.iter().copied())?;
         return restartable(|| {
             let (_, rows) =
-                fold::locked(|| Ok(live::lock_by_id(&ids, LockStrength::Update)), |(_, rows)| rows)?;
+                fold::locked(|| Ok(locks::lock_by_id(&ids, LockStrength::Update)), |(_, rows)| rows)?;
             rights::check_tasks(Doing::Change, rows.keys().copied())?;
             Ok(cancel_locked(&rows, status.clone()))
         });
@@ -63,7 +62,7 @@ fn cancel(filter: Filter, status: Option<String>) -> Result<i64> {
     let task_nos: Vec<TaskNo> = MATCHING.query((task_ids, actions, groups, status_like, max_tasks));
     rights::check_found(Doing::Change, task_nos.iter().copied())?;
     restartable(|| {
-        let rows = fold::locked(|| Ok(live::lock(&task_nos, LockStrength::Update)), |rows| rows)?;
+        let rows = fold::locked(|| Ok(locks::lock(&task_nos, LockStrength::Update)), |rows| rows)?;
         Ok(cancel_locked(&rows, status.clone()))
     })
 }

@@ -5,12 +5,12 @@ use pgrx::prelude::*;
 
 use crate::clock;
 use crate::error::{Refusal, Result, required};
+use crate::locks::{self, LockStrength};
 use crate::pg::json::JsonText;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, fold, settle};
 use crate::state::{Cause, Outcome};
-use crate::store::live::{self, LockStrength};
-use crate::store::{numbers, task};
+use crate::store::{live, numbers, task};
 
 /// `taskq.complete_task(task_id, result, status) -> taskq.status_code`
 #[pg_extern(sql = "")]
@@ -28,14 +28,14 @@ fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<Stri
         |state: &str, hint: &str| Err(Refusal::state(id, state, "cannot be completed by hand", hint));
     let in_progress = || {
         let hint = "Its actor will return it; cancel it if that is not wanted.";
-        Err(live::held(id, "cannot be completed by hand", hint))
+        Err(locks::held(id, "cannot be completed by hand", hint))
     };
     rights::check_tasks(Doing::Change, numbers::by_id(&[id]).into_values())?;
-    if live::in_progress(&[id]).is_some() {
+    if locks::in_progress(&[id]).is_some() {
         return in_progress();
     }
     let (numbers, rows) =
-        fold::locked(|| Ok(live::lock_by_id(&[id], LockStrength::Update)), |(_, rows)| rows)?;
+        fold::locked(|| Ok(locks::lock_by_id(&[id], LockStrength::Update)), |(_, rows)| rows)?;
     let number = *numbers.get(id).ok_or_else(|| Refusal::no_such_task(id))?;
     rights::check_tasks(Doing::Change, [number])?;
     let Some(row) = rows.get(&number) else {

@@ -5,15 +5,12 @@ use pgrx::prelude::*;
 
 use crate::clock;
 use crate::error::{or_throw, required};
+use crate::input::{check_interval, check_name};
+use crate::locks::turnstile;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
-use crate::spec::{check_interval, check_name};
-use crate::store::aside;
-use crate::store::ready_now;
-use crate::store::scheduled;
-use crate::store::turnstile;
-use crate::store::workgroup;
+use crate::store::{aside, ready_now, reason, scheduled, workgroup};
 use crate::wake;
 
 /// `taskq.delay_workgroup(workgroup, delay) -> timestamptz`
@@ -35,7 +32,7 @@ fn taskq_delay_workgroup(
 static BEFORE: Statement<&str, Time> =
     Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1");
 /// Tasks set aside because of the workgroup until later than that, also by the claims that were waited for: this statement sees
-/// what they have done. Locked by number, as by all calls that lock several: see `store::order`.
+/// what they have done. Locked by number, as by all calls that lock several: see `locks::order`.
 static SET_ASIDE: Statement<(&str, Time), TaskNo> = Statement::new(
     c"SELECT s.task_no FROM taskq.scheduled s
        WHERE s.task_no = ANY (ARRAY(SELECT t.task_no FROM taskq.task t WHERE t.workgroup = $1))
@@ -61,7 +58,7 @@ fn set(name: &str, until: Time) {
             wake::ready(action_no);
         }
         // Claims look again whether it is time.
-        aside::release(&[aside::workgroup(name)]);
+        aside::release(&[reason::workgroup(name)]);
         // And calls that sleep look at those that no claim has moved.
         ready_now::wake_all_of_workgroup(name);
     }

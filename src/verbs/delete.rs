@@ -8,15 +8,14 @@ use pgrx::prelude::*;
 use super::filter::{Filter, Filters, on_ends, on_tasks};
 use crate::clock;
 use crate::error::{Refusal, Result};
+use crate::locks::{self, Idle, LockStrength, restartable};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, sql};
 use crate::remove::delete_locked;
 use crate::rights::{self, Doing};
 use crate::settle::fold;
-use crate::store::live::{self, Idle, LockStrength};
 use crate::store::numbers;
-use crate::store::order::restartable;
 
 /// `taskq.delete_tasks(task_ids, actions, groups, status_like, causes, settled_since, settled_until, max_tasks) ->
 /// bigint`
@@ -76,9 +75,9 @@ static MATCHING: Statement<Filters, (TaskNo, bool)> = Statement::planned_each_ti
 /// Deletes what a filter has found, but for what has begun, or come back to life, since.
 fn delete_matching(matching: &[(TaskNo, bool)], now: Time) -> Result<i64> {
     let task_nos: Vec<TaskNo> = matching.iter().map(|(task_no, _)| *task_no).collect();
-    let mut rows = fold::locked(|| Ok(live::lock(&task_nos, LockStrength::Update)), |rows| rows)?;
+    let mut rows = fold::locked(|| Ok(locks::lock(&task_nos, LockStrength::Update)), |rows| rows)?;
     let rest: Vec<TaskNo> = task_nos.iter().copied().filter(|n| !rows.contains_key(n)).collect();
-    let ended = live::hold_outcomes(&rest, LockStrength::Update);
+    let ended = locks::hold_outcomes(&rest, LockStrength::Update);
     // What was replaced has left its end behind, for calls that wait for it, and is no task any more. This look is newer than
     // the locks, and takes away only.
     let there = numbers::ids(&task_nos);
@@ -103,12 +102,12 @@ fn delete(ids: &[&str], now: Time) -> Result<i64> {
     rights::check_tasks(Doing::Change, numbers::by_id(ids).into_values())?;
     idle.look()?;
     let lock =
-        || live::lock_any(ids, std::slice::from_ref(&idle), LockStrength::Update, LockStrength::Update);
+        || locks::lock_any(ids, std::slice::from_ref(&idle), LockStrength::Update, LockStrength::Update);
     let (tasks, rows, _) = fold::locked(lock, |(_, rows, _)| rows)?;
     rights::check_tasks(Doing::Change, tasks.values().copied())?;
     Ok(delete_locked(tasks.into_values().collect(), rows, now))
 }
 
 fn refusal(id: &str) -> Refusal {
-    live::held(id, "cannot be deleted", "Wait until it is returned, or cancel it first.")
+    locks::held(id, "cannot be deleted", "Wait until it is returned, or cancel it first.")
 }

@@ -7,22 +7,21 @@ use pgrx::prelude::*;
 
 use crate::clock;
 use crate::error::{Refusal, Result, required};
+use crate::input::{self, DependencySpec};
 use crate::insert::{
     EdgeSet, Waits, acyclic, add_waits, cycle_refusal, has_begun, lock_for_change, may_wait,
     parse_if_missing, store_edges, stored_arcs,
 };
+use crate::locks::{self, Idle, LockStrength, guard, restartable};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, Lost, fold, settle};
-use crate::spec::{self, DependencySpec};
-use crate::state::Condition;
-use crate::store::dependency::Edge;
-use crate::store::guard::guard;
-use crate::store::live::{Idle, LockStrength};
-use crate::store::order::restartable;
-use crate::store::{live, numbers, task};
+use crate::state::{Condition, Outcome};
+use crate::store::dependency::{self, Edge};
+use crate::store::live::{self, Live};
+use crate::store::{numbers, task};
 use crate::verbs::insert::json;
 use crate::words::word;
 
@@ -35,7 +34,7 @@ fn taskq_add_dependencies_json(
 ) -> i64 {
     rights::for_caller(|| {
         let ignore_missing = parse_if_missing(if_missing)?;
-        let dependencies = spec::parse_dependencies(&json("dependencies", dependencies)?)?;
+        let dependencies = input::parse_dependencies(&json("dependencies", dependencies)?)?;
         restartable(|| add(&dependencies, ignore_missing))
     })
 }
@@ -71,9 +70,9 @@ fn taskq_add_dependencies(
     })
 }
 
-/// Every stored edge between the given ends, with its condition.
+/// Every stored edge between the given ends, with its condition. What a task went on without is no dependency any more.
 static STORED: Statement<&[TaskNo], (TaskNo, TaskNo, i8)> = Statement::new(
-    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
+    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.wait_no <> -2",
 );
 
 /// Adds the edges and returns how many of those asked for block their task now.
@@ -104,7 +103,7 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     guard();
     let now = clock::now();
     let lock =
-        || live::lock_any(&ids, std::slice::from_ref(&idle), LockStrength::Update, LockStrength::KeyShare);
+        || locks::lock_any(&ids, std::slice::from_ref(&idle), LockStrength::Update, LockStrength::KeyShare);
     let (numbers, rows, outcomes) = fold::locked(lock, |(_, rows, _)| rows)?;
     rights::check_tasks(Doing::Change, numbers.values().copied())?;
     let find =
@@ -118,30 +117,18 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
             (None, _) => return Err(Refusal::dependency_missing(&d.after, &d.run)),
             (_, None) => return Err(Refusal::dependency_missing(&d.run, &d.after)),
         };
-        if after == run {
-            return Err(Refusal::cycle(&[d.after.clone(), d.run.clone()]));
-        }
-        may_wait(&d.run, run, &rows)?;
-        asked
-            .add(Edge { after, run, condition: d.condition })
-            .map_err(|has| Refusal::other_condition(&d.after, &d.run, has.name(), d.condition.name()))?;
+        ask(&mut asked, d, (after, run), &rows)?;
     }
 
     let names: HashMap<TaskNo, String> = numbers.iter().map(|(id, n)| (*n, id.clone())).collect();
     let new = not_stored_yet(&asked, &names)?;
     check_cycles(&new, &names)?;
+    // It went on without them: they are new ones now.
+    let (after, run): (Vec<TaskNo>, Vec<TaskNo>) = new.edges.iter().map(|e| (e.after, e.run)).unzip();
+    dependency::REMOVE_DROPPED.execute((after, run));
     store_edges(&new, &rows);
 
-    let mut waits: BTreeMap<TaskNo, Waits> = BTreeMap::new();
-    let mut lost: BTreeMap<TaskNo, Lost> = BTreeMap::new();
-    for edge in &new.edges {
-        let wait = waits.entry(edge.run).or_default();
-        wait.all += 1;
-        let outcome = outcomes.get(&edge.after).copied();
-        if let Some(one) = wait.count(edge.after, edge.condition, outcome) {
-            lost.insert(edge.run, Lost::decides(lost.get(&edge.run).copied(), one));
-        }
-    }
+    let (waits, mut lost) = waits_of(&new, &outcomes);
     let some_suffice = task::with_num_required(&waits.keys().copied().collect::<Vec<_>>());
     add_waits(&waits, &rows, now);
     lost.retain(|run, _| !some_suffice.contains_key(run));
@@ -152,6 +139,40 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     };
     let blocks = |edge: &&Edge| !outcomes.contains_key(&edge.after) && !has_enough(&edge.run);
     Ok(asked.edges.iter().filter(blocks).count() as i64)
+}
+
+/// Adds an edge to those that are asked for.
+fn ask(
+    asked: &mut EdgeSet,
+    d: &DependencySpec,
+    (after, run): (TaskNo, TaskNo),
+    rows: &HashMap<TaskNo, Live>,
+) -> Result<()> {
+    if after == run {
+        return Err(Refusal::cycle(&[d.after.clone(), d.run.clone()]));
+    }
+    may_wait(&d.run, run, rows)?;
+    asked
+        .add(Edge { after, run, condition: d.condition })
+        .map_err(|has| Refusal::other_condition(&d.after, &d.run, has.name(), d.condition.name()))
+}
+
+/// What tasks have to wait for by new edges, and what some have lost by them.
+fn waits_of(
+    new: &EdgeSet,
+    outcomes: &HashMap<TaskNo, Outcome>,
+) -> (BTreeMap<TaskNo, Waits>, BTreeMap<TaskNo, Lost>) {
+    let mut waits: BTreeMap<TaskNo, Waits> = BTreeMap::new();
+    let mut lost: BTreeMap<TaskNo, Lost> = BTreeMap::new();
+    for edge in &new.edges {
+        let wait = waits.entry(edge.run).or_default();
+        wait.all += 1;
+        let outcome = outcomes.get(&edge.after).copied();
+        if let Some(one) = wait.count(edge.after, edge.condition, outcome) {
+            lost.insert(edge.run, Lost::decides(lost.get(&edge.run).copied(), one));
+        }
+    }
+    (waits, lost)
 }
 
 /// The edges that are not stored; one that is, with another condition, is refused.

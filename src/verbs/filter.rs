@@ -15,7 +15,7 @@ use crate::rights::{self, Doing};
 use crate::state::Cause;
 use crate::words::words;
 
-/// The condition on a task `t`: $1 to $3 of [`TYPES`]. The numbers of actions are hashed, however many they are.
+/// The condition on a task `t`: $1 to $3 of [`Filters`]. The numbers of actions are hashed, however many they are.
 macro_rules! on_tasks {
     () => {
         "($1 IS NULL OR t.id = ANY ($1))
@@ -24,7 +24,7 @@ macro_rules! on_tasks {
     };
 }
 
-/// The condition on how it ended, `s`: $5 to $7 of [`TYPES`].
+/// The condition on how it ended, `s`: $5 to $7 of [`Filters`].
 macro_rules! on_ends {
     () => {
         "($5 IS NULL OR (s.code = 'a' AND s.cause = ANY ($5)))
@@ -50,14 +50,21 @@ pub(super) type Filters = (
 /// What is `None` does not filter.
 #[derive(Default)]
 pub(super) struct Filter<'a> {
+    /// Tasks with one of these ids.
     pub(super) task_ids: Option<Vec<Option<String>>>,
+    /// Tasks of one of these actions.
     pub(super) actions: Option<Vec<Option<String>>>,
+    /// Tasks of one of these groups.
     pub(super) groups: Option<Vec<Option<String>>>,
+    /// A pattern as for LIKE, for the status with which they settled, or that was reported last.
     pub(super) status_like: Option<&'a str>,
     /// As `settled.cause` stores them.
     pub(super) causes: Option<Vec<i8>>,
+    /// Settled then or later.
     pub(super) since: Option<Time>,
+    /// Settled before then.
     pub(super) until: Option<Time>,
+    /// So many of them at most.
     pub(super) max_tasks: Option<i32>,
 }
 
@@ -87,6 +94,7 @@ impl<'a> Filter<'a> {
         })
     }
 
+    /// The same as the arguments of a statement.
     pub(super) fn given(self) -> impl Given<Filters> {
         let Filter { task_ids, actions, groups, status_like, causes, since, until, max_tasks } = self;
         (task_ids, actions, groups, status_like, causes, since, until, max_tasks)

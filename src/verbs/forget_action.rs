@@ -9,9 +9,7 @@ use pgrx::prelude::*;
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::flow::rates;
 use crate::pg::statement::Statement;
-use crate::store::action_setting;
-use crate::store::actions;
-use crate::store::slot;
+use crate::store::{action_setting, actions, slot};
 
 static NUMBERS: Statement<&str, i32> = Statement::new(
     c"SELECT a.action_no FROM taskq.action a WHERE a.name = $1 AND NOT a.forgotten

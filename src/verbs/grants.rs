@@ -78,7 +78,9 @@ static RESULTS: Statement<&[TaskNo], (TaskNo, Option<JsonText>)> = Statement::ne
 /// What comes with grants if it is asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct With {
+    /// What the dependencies left, as [`Grant::results`].
     pub(super) results: bool,
+    /// What the tasks have saved, as [`Grant::steps`].
     pub(super) steps: bool,
 }
 

@@ -7,22 +7,20 @@ use pgrx::prelude::*;
 use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::insert::{acyclic, cycle_refusal, lock_for_change, stored_arcs};
+use crate::locks::{self, LockStrength, guard, restartable, turnstile};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::{self, check_for_interrupts};
 use crate::pg::statement::Statement;
 use crate::remove::{delete_beside, delete_locked};
-use crate::revive::{Unrevivable, drop_suspending, lock_neighbours, place, revive, uncount};
+use crate::revive::{Gone, Unrevivable, drop_suspending, lock_neighbours, place, revive, uncount};
 use crate::rights::{self, Doing};
 use crate::settle::cancel_locked;
 use crate::settle::fold;
-use crate::store::guard::guard;
-use crate::store::live::{self, Live, LockStrength};
-use crate::store::order::restartable;
-use crate::store::progress;
-use crate::store::ready_now;
-use crate::store::{aside, attempts, merge_key, numbers, parked, ready, step};
-use crate::store::{task, task_group, turnstile};
+use crate::settle::merge_keys;
+use crate::store::live::{self, Live};
+use crate::store::reason::Reason;
+use crate::store::{aside, attempts, numbers, parked, progress, ready, ready_now, step, task, task_group};
 
 /// `taskq.pause_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
@@ -48,7 +46,7 @@ fn taskq_delete_group(group_id: Option<&str>) -> i64 {
     rights::for_caller(|| {
         let group = known(group_id)?;
         // Before the rows of tasks: the order of calls that set the group.
-        LOCK.execute(group);
+        LOCK_GROUP.execute(group);
         restartable(|| delete(group))
     })
 }
@@ -145,8 +143,8 @@ fn resume(group: &str) -> Result<i64> {
         return Ok(0);
     }
     set_paused(group, false);
-    let reason = parked::Reason::Group(group.to_owned());
-    parked::lock_group(group);
+    let reason = Reason::Group(group.to_owned());
+    locks::parked::lock_group(group);
     aside::release(&[reason.aside()]);
     ready::make_ready(&parked::release(&reason));
     // Those that no claim has moved were passed over by calls that sleep now.
@@ -161,7 +159,7 @@ fn cancel_members(group: &str) -> Result<i64> {
     Ok(cancel_locked(&fold::locked(|| Ok(lock_for_change(&task_nos)), |rows| rows)?, None))
 }
 
-static LOCK: Statement<&str> =
+static LOCK_GROUP: Statement<&str> =
     Statement::new(c"SELECT FROM taskq.task_group g WHERE g.group_id = $1 FOR UPDATE");
 
 /// All tasks of the group, the live rows and the ends of the others locked for a change, and the live rows. So none of
@@ -176,7 +174,7 @@ fn hold(group: &str) -> (Vec<TaskNo>, HashMap<TaskNo, Live>) {
         let task_nos = members(group);
         let rows = lock_for_change(&task_nos);
         let ended: Vec<TaskNo> = task_nos.iter().copied().filter(|n| !rows.contains_key(n)).collect();
-        let held = live::hold_outcomes(&ended, LockStrength::Update);
+        let held = locks::hold_outcomes(&ended, LockStrength::Update);
         if held.len() == ended.len() && members(group) == task_nos {
             return (task_nos, rows);
         }
@@ -188,7 +186,7 @@ fn delete(group: &str) -> Result<i64> {
     rights::check_found(Doing::Change, task_nos.iter().copied())?;
     if let Some(row) = rows.values().find(|row| row.in_progress()) {
         let ids = numbers::ids(&[row.task_no]);
-        return Err(live::held(
+        return Err(locks::held(
             ids.get(&row.task_no).map_or("", String::as_str),
             "cannot be deleted with its group",
             "Wait until it is returned, or cancel the group first.",
@@ -212,9 +210,9 @@ static SEEDS: Statement<&[TaskNo], TaskNo> = Statement::new(
 );
 
 static DEPENDENCIES: Statement<&[TaskNo], TaskNo> =
-    Statement::new(c"SELECT d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)");
+    Statement::new(c"SELECT d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.wait_no <> -2");
 
-/// How many tasks that are there each of these depends on.
+/// How many tasks that are there each of these depends on: those that it went on without are not counted.
 fn dependencies_of(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
     let mut number: HashMap<TaskNo, i32> = HashMap::new();
     for run in DEPENDENCIES.query(task_nos) {
@@ -255,12 +253,13 @@ fn reset(group: &str, now: Time) -> Result<i64> {
     uncount(&stay, &staying, now);
     let holders: Vec<TaskNo> = rows.values().filter(|r| r.keyed).map(|r| r.task_no).collect();
     live::remove(rows.values());
-    merge_key::given_back(&holders);
+    merge_keys::given_back(&holders);
     progress::forget(&stay);
     step::forget(&stay);
     let less = |n: &TaskNo| gone(n) + dropped.get(n).unwrap_or(&0);
-    let totals = rows.values().map(|r| (r.task_no, r.dependencies - less(&r.task_no)));
-    place(&stay, &totals.collect(), &dropped, now);
+    let less: HashMap<TaskNo, i32> = stay.iter().map(|n| (*n, less(n))).collect();
+    let totals = rows.values().map(|r| (r.task_no, r.dependencies - less[&r.task_no]));
+    place(&stay, &totals.collect(), &less, Gone::IsNone, now);
     attempts::forget(&stay);
     acyclic(&stored_arcs(&stay)).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))?;
     Ok(all.len() as i64)

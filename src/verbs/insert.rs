@@ -5,12 +5,12 @@ use pgrx::prelude::*;
 
 use crate::clock;
 use crate::error::{Refusal, Result, required};
+use crate::input::{self, Element, INTERVAL_HINT, Problem, Reference, TaskSpec, interval_problem};
 use crate::insert::{OnConflict, Options, insert, insert_reporting, parse_if_missing};
 use crate::pg::clock::Time;
 use crate::pg::json::{JsonText, TextOrJson};
 use crate::pg::rows::Rows;
 use crate::rights;
-use crate::spec::{self, Element, INTERVAL_HINT, Problem, Reference, TaskSpec, interval_problem};
 use crate::state::Condition;
 use crate::words::word;
 
@@ -30,7 +30,7 @@ fn insert_tasks(
     if_missing: Option<&str>,
 ) -> Result<Vec<String>> {
     let options = Options::parse(on_conflict, if_missing)?;
-    insert(spec::parse_tasks(&json("tasks", tasks)?)?, options)
+    insert(input::parse_tasks(&json("tasks", tasks)?)?, options)
 }
 
 /// `taskq.insert_tasks_report(tasks jsonb, on_conflict text, if_missing text) -> TABLE (…)`
@@ -52,7 +52,7 @@ fn taskq_insert_tasks_report(
             _ => OnConflict::Error,
         };
         let options = Options { on_conflict, ignore_missing };
-        insert_reporting(spec::parse_tasks(&json("tasks", tasks)?)?, options)
+        insert_reporting(input::parse_tasks(&json("tasks", tasks)?)?, options)
     });
     Rows(reports.into_iter().map(|r| (r.id, r.outcome, r.existing)).collect())
 }
@@ -66,7 +66,7 @@ fn taskq_replace_tasks(tasks: Option<AnyElement>, if_missing: Option<&str>) -> R
 fn replace_tasks(tasks: Option<AnyElement>, if_missing: Option<&str>) -> Result<Vec<String>> {
     let ignore_missing = parse_if_missing(if_missing)?;
     let options = Options { on_conflict: OnConflict::Replace, ignore_missing };
-    insert(spec::parse_tasks(&json("tasks", tasks)?)?, options)
+    insert(input::parse_tasks(&json("tasks", tasks)?)?, options)
 }
 
 /// The text of a jsonb argument that may not be NULL.
@@ -75,142 +75,110 @@ pub(crate) fn json(argument: &str, value: Option<AnyElement>) -> Result<String> 
     Ok(required(argument, JsonText::from_argument(text))?.0)
 }
 
-/// `taskq.insert_task(id, action, body text, …) -> text`: the keys of a task by name. The form with a body that is jsonb
-/// comes here as well; it stores that as `insert_tasks` stores one.
-#[pg_extern(sql = "")]
-#[allow(clippy::too_many_arguments)]
-fn taskq_insert_task(
-    id: Option<String>,
-    action: Option<String>,
-    body: Option<AnyElement>,
-    priority: Option<i32>,
-    max_tries: Option<i32>,
-    max_duration: Option<Interval>,
-    not_before: Option<TimestampWithTimeZone>,
-    delay: Option<Interval>,
-    depends_on: Option<Vec<Option<String>>>,
-    to_signal_after: Option<Vec<Option<String>>>,
-    spontaneous: Option<bool>,
-    post_result: Option<bool>,
-    group_id: Option<String>,
-    retention: Option<Interval>,
-    metadata: Option<AnyElement>,
-    backoff: Option<AnyElement>,
-    workgroup: Option<String>,
-    merge_key: Option<String>,
-    seed: Option<bool>,
-    on_conflict: Option<&str>,
-    if_missing: Option<&str>,
-    unique_by: Option<AnyElement>,
-    retention_aborted: Option<Interval>,
-    num_required: Option<i32>,
-    signal: Option<bool>,
-    expires_at: Option<TimestampWithTimeZone>,
-    expires_in: Option<Interval>,
-    max_run_time: Option<Interval>,
-) -> Option<String> {
-    let body = body.and_then(TextOrJson::from_argument).and_then(|body| match body {
-        TextOrJson::Text(text) => Some(text),
-        TextOrJson::Json(json) => spec::body_of(&json.0),
-    });
-    rights::for_caller(|| {
-        let keys = Keys {
-            action,
-            priority,
-            max_tries,
-            max_duration,
-            not_before,
-            delay,
-            depends_on,
-            to_signal_after,
-            spontaneous,
-            post_result,
-            group_id,
-            retention,
-            metadata,
-            backoff,
-            workgroup,
-            merge_key,
-            seed,
-            unique_by,
-            retention_aborted,
-            num_required,
-            signal,
-            expires_at,
-            expires_in,
-            max_run_time,
-        };
-        let options = Options::parse(on_conflict, if_missing)?;
-        Ok(insert(keys.of(vec![(id, body)])?, options)?.pop())
-    })
+/// A function that takes the keys of tasks as arguments, most of which are alike for all such functions. Those in
+/// parentheses are its own: the first ones, and those between `retention_aborted` and `num_required`. Its body has `keys`
+/// without the action, and `options`, which are read when they are called.
+macro_rules! insertion {
+    (
+        $(#[doc = $doc:literal])*
+        fn $name:ident($($first:tt)*) ($($between:tt)*) -> ($($returns:tt)*), |$keys:ident, $options:ident| $body:expr
+    ) => {
+        $(#[doc = $doc])*
+        #[pg_extern(sql = "")]
+        #[allow(clippy::too_many_arguments)]
+        fn $name(
+            $($first)*
+            priority: Option<i32>,
+            max_tries: Option<i32>,
+            max_duration: Option<Interval>,
+            not_before: Option<TimestampWithTimeZone>,
+            delay: Option<Interval>,
+            depends_on: Option<Vec<Option<String>>>,
+            to_signal_after: Option<Vec<Option<String>>>,
+            spontaneous: Option<bool>,
+            post_result: Option<bool>,
+            group_id: Option<String>,
+            retention: Option<Interval>,
+            metadata: Option<AnyElement>,
+            backoff: Option<AnyElement>,
+            workgroup: Option<String>,
+            merge_key: Option<String>,
+            seed: Option<bool>,
+            on_conflict: Option<&str>,
+            if_missing: Option<&str>,
+            unique_by: Option<AnyElement>,
+            retention_aborted: Option<Interval>,
+            $($between)*
+            num_required: Option<i32>,
+            signal: Option<bool>,
+            expires_at: Option<TimestampWithTimeZone>,
+            expires_in: Option<Interval>,
+            max_run_time: Option<Interval>,
+        ) -> $($returns)* {
+            let $keys = Keys {
+                action: None,
+                priority,
+                max_tries,
+                max_duration,
+                not_before,
+                delay,
+                depends_on,
+                to_signal_after,
+                spontaneous,
+                post_result,
+                group_id,
+                retention,
+                metadata,
+                backoff,
+                workgroup,
+                merge_key,
+                seed,
+                unique_by,
+                retention_aborted,
+                num_required,
+                signal,
+                expires_at,
+                expires_in,
+                max_run_time,
+            };
+            let $options = || Options::parse(on_conflict, if_missing);
+            $body
+        }
+    };
 }
 
-/// `taskq.insert_many(action, bodies text[], ids text[], …) -> SETOF text`: tasks that are alike but for id and body, without
-/// any JSON on the way.
-#[pg_extern(sql = "")]
-#[allow(clippy::too_many_arguments)]
-fn taskq_insert_many(
-    action: Option<String>,
-    bodies: Option<Vec<Option<String>>>,
-    ids: Option<Vec<Option<String>>>,
-    priority: Option<i32>,
-    max_tries: Option<i32>,
-    max_duration: Option<Interval>,
-    not_before: Option<TimestampWithTimeZone>,
-    delay: Option<Interval>,
-    depends_on: Option<Vec<Option<String>>>,
-    to_signal_after: Option<Vec<Option<String>>>,
-    spontaneous: Option<bool>,
-    post_result: Option<bool>,
-    group_id: Option<String>,
-    retention: Option<Interval>,
-    metadata: Option<AnyElement>,
-    backoff: Option<AnyElement>,
-    workgroup: Option<String>,
-    merge_key: Option<String>,
-    seed: Option<bool>,
-    on_conflict: Option<&str>,
-    if_missing: Option<&str>,
-    unique_by: Option<AnyElement>,
-    retention_aborted: Option<Interval>,
-    bodies_json: Option<AnyElement>,
-    num_required: Option<i32>,
-    signal: Option<bool>,
-    expires_at: Option<TimestampWithTimeZone>,
-    expires_in: Option<Interval>,
-    max_run_time: Option<Interval>,
-) -> Rows<(String,)> {
-    let inserted = rights::for_caller(|| {
-        let keys = Keys {
-            action,
-            priority,
-            max_tries,
-            max_duration,
-            not_before,
-            delay,
-            depends_on,
-            to_signal_after,
-            spontaneous,
-            post_result,
-            group_id,
-            retention,
-            metadata,
-            backoff,
-            workgroup,
-            merge_key,
-            seed,
-            unique_by,
-            retention_aborted,
-            num_required,
-            signal,
-            expires_at,
-            expires_in,
-            max_run_time,
-        };
-        let options = Options::parse(on_conflict, if_missing)?;
-        insert(keys.of(with_ids(bodies_of(bodies, bodies_json)?, ids)?)?, options)
-    });
-    inserted.into_iter().collect()
+insertion! {
+    /// `taskq.insert_task(id, action, body text, …) -> text`: the keys of a task by name. The form with a body that is jsonb
+    /// comes here as well; it stores that as `insert_tasks` stores one.
+    fn taskq_insert_task(id: Option<String>, action: Option<String>, body: Option<AnyElement>,) () -> (Option<String>),
+    |keys, options| {
+        let body = body.and_then(TextOrJson::from_argument).and_then(|body| match body {
+            TextOrJson::Text(text) => Some(text),
+            TextOrJson::Json(json) => input::body_of(&json.0),
+        });
+        rights::for_caller(|| {
+            let options = options()?;
+            Ok(insert(Keys { action, ..keys }.of(vec![(id, body)])?, options)?.pop())
+        })
+    }
+}
+
+insertion! {
+    /// `taskq.insert_many(action, bodies text[], ids text[], …) -> SETOF text`: tasks that are alike but for id and body,
+    /// without any JSON on the way.
+    fn taskq_insert_many(
+        action: Option<String>,
+        bodies: Option<Vec<Option<String>>>,
+        ids: Option<Vec<Option<String>>>,
+    ) (bodies_json: Option<AnyElement>,) -> (Rows<(String,)>),
+    |keys, options| {
+        let inserted = rights::for_caller(|| {
+            let options = options()?;
+            let tasks = with_ids(bodies_of(bodies, bodies_json)?, ids)?;
+            insert(Keys { action, ..keys }.of(tasks)?, options)
+        });
+        inserted.into_iter().collect()
+    }
 }
 
 /// The bodies, which are given in one way or in the other.
@@ -222,9 +190,9 @@ fn bodies_of(texts: Option<Vec<Option<String>>>, json: Option<AnyElement>) -> Re
             "Give one of the two, with a NULL for each task without a body, and NULL for the other.",
         )),
         (Some(texts), None) => Ok(texts),
-        (None, Some(json)) => Ok(spec::bodies("bodies_json", &json.0)?
+        (None, Some(json)) => Ok(input::bodies("bodies_json", &json.0)?
             .into_iter()
-            .map(|body| spec::body_of(body.get()))
+            .map(|body| input::body_of(body.get()))
             .collect()),
         (None, None) => Err(Refusal::no_bodies()),
     }
@@ -290,18 +258,9 @@ impl Keys {
             return Err(refuse("key \"metadata\" is not a JSON object", "Give an object, or NULL."));
         }
         let now = clock::now();
-        let time = |(at, time): (&str, Option<TimestampWithTimeZone>),
-                    (after, interval): (&str, Option<Interval>)| {
-            if let Some(problem) = interval.and_then(interval_problem) {
-                return Err(refuse(&format!("key \"{after}\" is {problem}"), INTERVAL_HINT));
-            }
-            match (time, interval) {
-                (Some(_), Some(_)) => {
-                    Err(refuse(&format!("both \"{at}\" and \"{after}\" are given"), "Give one of the two."))
-                }
-                (time, None) => Ok(time.map(|time| Time(time.into()))),
-                (None, Some(interval)) => Ok(Some(now.plus(interval))),
-            }
+        let time = |at, after| {
+            time_of(now, at, after)
+                .map_err(|problem| Element::Task.malformed(place(1), first.as_deref(), &problem))
         };
         let not_before = time(("not_before", self.not_before), ("delay", self.delay))?;
         let expires_at = time(("expires_at", self.expires_at), ("expires_in", self.expires_in))?;
@@ -335,7 +294,7 @@ impl Keys {
         let unique_by = self.unique_by.and_then(JsonText::from_argument);
         let task = |n: usize, (id, body): (Option<String>, Option<String>)| {
             let unique = match &unique_by {
-                Some(json) => spec::parse_unique(&json.0, body.as_deref()).map_err(|problem| {
+                Some(json) => input::parse_unique(&json.0, body.as_deref()).map_err(|problem| {
                     Element::Task.malformed(
                         place(n),
                         id.as_deref(),
@@ -344,10 +303,28 @@ impl Keys {
                 })?,
                 None => None,
             };
-            spec::check_id(place(n), id.as_deref())?;
+            input::check_id(place(n), id.as_deref())?;
             Ok(TaskSpec { id, body, unique: unique.map(Box::new), ..alike.clone() })
         };
         tasks.into_iter().enumerate().map(|(i, one)| task(i + 1, one)).collect()
+    }
+}
+
+/// The time of two keys, of which one may be given: a time, or how far it is from now.
+fn time_of(
+    now: Time,
+    (at, time): (&str, Option<TimestampWithTimeZone>),
+    (after, interval): (&str, Option<Interval>),
+) -> std::result::Result<Option<Time>, Problem> {
+    if let Some(problem) = interval.and_then(interval_problem) {
+        return Err(Problem::new(format!("key \"{after}\" is {problem}"), INTERVAL_HINT));
+    }
+    match (time, interval) {
+        (Some(_), Some(_)) => {
+            Err(Problem::new(format!("both \"{at}\" and \"{after}\" are given"), "Give one of the two."))
+        }
+        (time, None) => Ok(time.map(|time| Time(time.into()))),
+        (None, Some(interval)) => Ok(Some(now.plus(interval))),
     }
 }
 

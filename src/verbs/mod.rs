@@ -18,6 +18,7 @@ pub(crate) mod insert;
 mod internal;
 mod look;
 pub(crate) mod maintain;
+mod more_time;
 pub(crate) mod own;
 mod pace;
 mod release;

@@ -6,12 +6,12 @@ use pgrx::prelude::*;
 
 use crate::clock;
 use crate::error::{Refusal, Result};
+use crate::locks::{self, LockStrength, restartable};
 use crate::number::TaskNo;
 use crate::pg::statement::Statement;
 use crate::returns::revoke;
 use crate::rights::{self, Doing};
-use crate::store::live::{self, Live, LockStrength};
-use crate::store::order::restartable;
+use crate::store::live::Live;
 
 /// `taskq.release_tasks(task_ids, actors, actions, status) -> bigint`
 #[pg_extern(sql = "")]
@@ -74,7 +74,7 @@ fn release(found: &[TaskNo], actors: Option<Vec<Option<String>>>, status: Option
         (None, _) => true,
     };
     restartable(|| {
-        let rows = live::lock(found, LockStrength::Update);
+        let rows = locks::lock(found, LockStrength::Update);
         let mut held: Vec<Live> =
             rows.into_values().filter(|live| live.in_progress() && is_theirs(live)).collect();
         held.sort_unstable_by_key(|live| live.task_no);

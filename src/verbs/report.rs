@@ -9,8 +9,7 @@ use crate::pg::json::JsonText;
 use crate::pg::statement::Statement;
 use crate::returns::tokens;
 use crate::rights::{self, Doing};
-use crate::store::numbers;
-use crate::store::progress;
+use crate::store::{numbers, positions, progress};
 use crate::token::{Nonce, Token};
 
 /// `taskq.report_status(task_id, token, status, progress, checkpoint) -> void`
@@ -60,7 +59,7 @@ fn report(
 /// The performance that a call is about. Whether it is the last one granted is for the task's row to say.
 pub(super) fn performance(id: &str, token: &Uuid) -> Result<Token> {
     let Some(number) = numbers::by_id(&[id]).get(id).copied() else {
-        return Err(match tokens::is_foreign(Some(token), numbers::shard()) {
+        return Err(match tokens::is_foreign(Some(token), positions::shard()) {
             true => tokens::refusal(id, token),
             false => Refusal::no_such_task(id),
         });

@@ -6,16 +6,15 @@ use pgrx::prelude::*;
 
 use crate::clock;
 use crate::error::{Refusal, Result, required};
+use crate::input::check_name;
+use crate::locks::{self, Idle, LockStrength, restartable};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::revive::{Dependents, Keeps, lock_to_rewind, start_over, without_suspension};
 use crate::rights::{self, Doing};
-use crate::spec::check_name;
-use crate::store::live::{self, Idle, Live, LockStrength};
-use crate::store::numbers;
-use crate::store::order::restartable;
-use crate::store::step;
+use crate::store::live::Live;
+use crate::store::{numbers, step};
 
 /// `taskq.rerun_tasks(task_ids, downstream) -> bigint`
 #[pg_extern(sql = "")]
@@ -77,7 +76,7 @@ fn lock(id: &str, now: Time) -> Result<(TaskNo, Option<Live>)> {
     loop {
         check_for_interrupts();
         let (numbers, mut rows, _) =
-            live::lock_any(&[id], std::slice::from_ref(&idle), LockStrength::Update, LockStrength::Update)?;
+            locks::lock_any(&[id], std::slice::from_ref(&idle), LockStrength::Update, LockStrength::Update)?;
         let number = *numbers.get(id).ok_or_else(|| Refusal::no_such_task(id))?;
         rights::check_tasks(Doing::Change, [number])?;
         let row = rows.remove(&number);
@@ -88,5 +87,5 @@ fn lock(id: &str, now: Time) -> Result<(TaskNo, Option<Live>)> {
 }
 
 fn refusal(id: &str) -> Refusal {
-    live::held(id, "cannot be rewound", "Wait until it is returned, or cancel it first.")
+    locks::held(id, "cannot be rewound", "Wait until it is returned, or cancel it first.")
 }

@@ -6,6 +6,7 @@ use pgrx::prelude::*;
 use super::filter::{Filter, Filters, on_ends, on_tasks};
 use crate::clock;
 use crate::error::Result;
+use crate::locks::restartable;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
@@ -13,7 +14,6 @@ use crate::pg::statement::{Statement, sql};
 use crate::revive::{Unrevivable, revive};
 use crate::rights::{self, Doing};
 use crate::store::numbers;
-use crate::store::order::restartable;
 
 /// `taskq.retry_tasks(task_ids, actions, groups, status_like, causes, settled_since, settled_until, max_tasks)
 /// -> bigint`

@@ -7,12 +7,12 @@ use super::args::pairs;
 use crate::clock;
 use crate::error::{NO_SUCH_TASK, Refusal, Result, required};
 use crate::flow::workgroups::{self, Delayed};
+use crate::input::{self, ReturnSpec, check_interval};
 use crate::pg::json::JsonText;
 use crate::pg::rows::Rows;
 use crate::pg::throw::notice;
 use crate::returns::{Entry, Given, Return, Said, return_all, tokens};
 use crate::rights;
-use crate::spec::{self, ReturnSpec, check_interval};
 use crate::token::Token;
 use crate::verbs::insert::json;
 
@@ -48,11 +48,11 @@ fn taskq_return_task(
             status,
             result,
             retry_after,
-            children: children.map(|text| spec::parse_children(&text.0)).transpose()?,
+            children: children.map(|text| input::parse_children(&text.0)).transpose()?,
             children_block: children_block.unwrap_or(false),
             delay_children,
             uncounted: !count_try.unwrap_or(true),
-            depends_on: depends_on.map(|text| spec::parse_awaited(&text.0)).transpose()?,
+            depends_on: depends_on.map(|text| input::parse_awaited(&text.0)).transpose()?,
             wait_at_most,
         };
         let ending = Return::parse(code, said)?;
@@ -120,7 +120,7 @@ pub(super) struct Returning {
 impl Returning {
     /// From a JSON array of returns.
     pub(super) fn parse(text: &str) -> Result<Self> {
-        let specs = spec::parse_returns(text)?;
+        let specs = input::parse_returns(text)?;
         let delays = specs.iter().map(|spec| (spec.token, spec.delay_workgroup)).collect();
         let mut idle = Idle::default();
         let returns = specs
@@ -154,6 +154,8 @@ impl Returning {
         Returning { returns, delays: Vec::new(), idle: Idle::default() }
     }
 
+    /// Returns the tasks, and delays the workgroups of those for which that worked. Says so if arguments do
+    /// nothing.
     pub(super) fn carry_out(self) -> Result<Vec<Given>> {
         let given = return_all(self.returns)?;
         delay_workgroups(&given, self.delays)?;

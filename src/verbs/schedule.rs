@@ -6,11 +6,11 @@ use pgrx::prelude::*;
 use super::insert::json;
 use crate::clock;
 use crate::error::{Refusal, Result, required};
+use crate::input::{self, Element, MAX_NAME, Problem};
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::schedules::{Calendar, New, run_now, set};
-use crate::spec::{self, Element, MAX_NAME, Problem};
 use crate::store::schedule;
 use crate::wake;
 use crate::words::word;
@@ -67,7 +67,7 @@ fn schedule(
             format!("Give an expression of at most {MAX_CRON} bytes; ranges and steps say more than lists.");
         return Err(Refusal::not_valid("cron", &format!("{} bytes long", cron.len()), &hint));
     }
-    let spec = spec::parse_task(&task, "task")?;
+    let spec = input::parse_task(&task, "task")?;
     if spec.id.is_some() || spec.not_before.is_some() {
         let problem = Problem::new(
             "the task of a schedule has neither \"id\" nor \"not_before\" nor \"delay\": each run gets its own",

@@ -7,16 +7,14 @@ use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, sentence, shortened};
 use crate::flow::rates;
+use crate::input::backoff::Backoff;
+use crate::input::{check_interval, check_name};
 use crate::number::TaskNo;
 use crate::pg::json::JsonText;
 use crate::pg::statement::Statement;
 use crate::pg::throw::notice;
-use crate::spec::backoff::Backoff;
-use crate::spec::{check_interval, check_name};
-use crate::store::action_setting;
-use crate::store::actions;
-use crate::store::slot::backfill;
-use crate::store::slot::{self, Limit, MOST_SLOTS};
+use crate::store::slot::{self, Limit, MOST_SLOTS, backfill};
+use crate::store::{action_setting, actions};
 use crate::wake;
 use crate::words::{given_words, word};
 
@@ -47,74 +45,11 @@ fn taskq_set_action(
     max_run_time: Option<Interval>,
 ) {
     or_throw((|| {
-        let name = check_name("action", action)?;
-        for (argument, value, least, most) in [
-            ("max_tries", max_tries, 1, i32::MAX),
-            ("max_concurrency", max_concurrency, 0, MOST_SLOTS),
-            ("rate_limit", rate_limit, 1, MOST_RATE),
-            ("max_timeouts", max_timeouts, 1, i32::MAX),
-            ("max_per_group", max_per_group, 1, MOST_SLOTS),
-        ] {
-            if value.is_some_and(|value| !(least..=most).contains(&value)) {
-                let hint = match most {
-                    i32::MAX => format!("Give an integer from {least} up."),
-                    _ => format!("Give an integer from {least} to {most}, or clear the limit to have none."),
-                };
-                return Err(Refusal::out_of_range(argument, &value.unwrap_or(0).to_string(), &hint));
-            }
-        }
-        for (argument, value) in [
-            ("max_duration", max_duration),
-            ("retention", retention),
-            ("retention_aborted", retention_aborted),
-            ("rate_period", rate_period),
-            ("expires_in", expires_in),
-            ("max_run_time", max_run_time),
-        ] {
-            check_interval(argument, value)?;
-        }
-        if rate_period.is_some_and(|period| period.as_micros() == 0) {
-            return Err(Refusal::out_of_range(
-                "rate_period",
-                "0",
-                "Give the time over which the limit refills.",
-            ));
-        }
-        if on_timeout.is_some() {
-            word("on_timeout", on_timeout, &["retry", "abort"])?;
-        }
-        let backoff = backoff.and_then(JsonText::from_argument);
-        if let Some(json) = &backoff {
-            Backoff::parse(&json.0).map_err(|problem| {
-                Refusal::argument(
-                    "argument \"backoff\" is malformed",
-                    &sentence(&problem.what),
-                    "Give {\"kind\": \"fixed\" or \"exponential\", \"initial\": an interval}, and \"max\" and \"jitter\" \
-                     where you want them.",
-                )
-            })?;
-        }
-        const CLEARABLE: [&str; 13] = [
-            "max_tries",
-            "max_duration",
-            "backoff",
-            "max_concurrency",
-            "rate_limit",
-            "retention",
-            "retention_aborted",
-            "max_timeouts",
-            "on_timeout",
-            "fair",
-            "max_per_group",
-            "expires_in",
-            "max_run_time",
-        ];
-        let clear = given_words("clear", clear.unwrap_or_default(), &CLEARABLE)?;
-        set_action(&Settings {
-            name,
+        let settings = Settings {
+            name: check_name("action", action)?,
             max_tries,
             max_duration,
-            backoff,
+            backoff: backoff.and_then(JsonText::from_argument),
             max_concurrency,
             rate_limit,
             rate_period,
@@ -127,10 +62,30 @@ fn taskq_set_action(
             max_per_group,
             expires_in,
             max_run_time,
-            clear,
-        })
+            clear: Vec::new(),
+        };
+        settings.check()?;
+        let clear = given_words("clear", clear.unwrap_or_default(), &CLEARABLE)?;
+        set_action(&Settings { clear, ..settings })
     })());
 }
+
+/// What can be cleared.
+const CLEARABLE: [&str; 13] = [
+    "max_tries",
+    "max_duration",
+    "backoff",
+    "max_concurrency",
+    "rate_limit",
+    "retention",
+    "retention_aborted",
+    "max_timeouts",
+    "on_timeout",
+    "fair",
+    "max_per_group",
+    "expires_in",
+    "max_run_time",
+];
 
 /// What is to be set; `None` keeps what was.
 struct Settings<'a> {
@@ -153,13 +108,69 @@ struct Settings<'a> {
     clear: Vec<&'static str>,
 }
 
-static LOCK: Statement<&str, (Option<i32>, Option<Interval>)> = Statement::new(
+impl Settings<'_> {
+    /// Checks each by itself.
+    fn check(&self) -> Result<()> {
+        for (argument, value, least, most) in [
+            ("max_tries", self.max_tries, 1, i32::MAX),
+            ("max_concurrency", self.max_concurrency, 0, MOST_SLOTS),
+            ("rate_limit", self.rate_limit, 1, MOST_RATE),
+            ("max_timeouts", self.max_timeouts, 1, i32::MAX),
+            ("max_per_group", self.max_per_group, 1, MOST_SLOTS),
+        ] {
+            check_number(argument, value, least, most)?;
+        }
+        for (argument, value) in [
+            ("max_duration", self.max_duration),
+            ("retention", self.retention),
+            ("retention_aborted", self.retention_aborted),
+            ("rate_period", self.rate_period),
+            ("expires_in", self.expires_in),
+            ("max_run_time", self.max_run_time),
+        ] {
+            check_interval(argument, value)?;
+        }
+        if self.rate_period.is_some_and(|period| period.as_micros() == 0) {
+            return Err(Refusal::out_of_range(
+                "rate_period",
+                "0",
+                "Give the time over which the limit refills.",
+            ));
+        }
+        if self.on_timeout.is_some() {
+            word("on_timeout", self.on_timeout, &["retry", "abort"])?;
+        }
+        self.backoff.as_ref().map_or(Ok(()), check_backoff)
+    }
+}
+
+fn check_number(argument: &str, value: Option<i32>, least: i32, most: i32) -> Result<()> {
+    let Some(value) = value.filter(|value| !(least..=most).contains(value)) else { return Ok(()) };
+    let hint = match most {
+        i32::MAX => format!("Give an integer from {least} up."),
+        _ => format!("Give an integer from {least} to {most}, or clear the limit to have none."),
+    };
+    Err(Refusal::out_of_range(argument, &value.to_string(), &hint))
+}
+
+fn check_backoff(json: &JsonText) -> Result<()> {
+    Backoff::parse(&json.0).map(drop).map_err(|problem| {
+        Refusal::argument(
+            "argument \"backoff\" is malformed",
+            &sentence(&problem.what),
+            "Give {\"kind\": \"fixed\" or \"exponential\", \"initial\": an interval}, and \"max\" and \"jitter\" \
+             where you want them.",
+        )
+    })
+}
+
+static LOCK_RATE: Statement<&str, (Option<i32>, Option<Interval>)> = Statement::new(
     c"SELECT s.rate_limit, s.rate_period FROM taskq.action_setting s WHERE s.name = $1 FOR UPDATE",
 );
 fn set_action(settings: &Settings) -> Result<()> {
     let name = settings.name;
     action_setting::ensure(name);
-    let (limit, period): (Option<i32>, Option<Interval>) = LOCK.first(name).unwrap_or((None, None));
+    let (limit, period): (Option<i32>, Option<Interval>) = LOCK_RATE.first(name).unwrap_or((None, None));
     if settings.rate_limit.or(limit).is_some() != settings.rate_period.or(period).is_some() {
         return Err(Refusal::argument(
             "arguments \"rate_limit\" and \"rate_period\" come together",

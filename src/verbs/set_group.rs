@@ -3,10 +3,9 @@
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, or_throw};
+use crate::input::check_name;
 use crate::number::TaskNo;
-use crate::spec::check_name;
-use crate::store::slot::backfill;
-use crate::store::slot::{self, Limit, MOST_SLOTS};
+use crate::store::slot::{self, Limit, MOST_SLOTS, backfill};
 use crate::store::task_group;
 use crate::wake;
 use crate::words::given_words;

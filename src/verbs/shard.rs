@@ -14,7 +14,7 @@ use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::pg::statement::Statement;
-use crate::store::numbers;
+use crate::store::positions;
 use crate::token::{MOST_SHARDS, Token, first_of};
 
 /// `taskq.set_shard(n integer) -> void`
@@ -26,7 +26,7 @@ fn taskq_set_shard(n: Option<i32>) {
 /// `taskq.shard() -> integer`
 #[pg_extern(sql = "")]
 fn taskq_shard() -> i32 {
-    numbers::shard()
+    positions::shard()
 }
 
 /// `taskq.shard_of(token uuid) -> integer`: NULL where no grant can have made the token.
@@ -56,7 +56,7 @@ fn set_shard(n: Option<i32>) -> Result<()> {
 
 fn refuse_after_the_first_task() -> Result<()> {
     match HAS_HAD_TASKS.first(()) {
-        Some(true) => Err(Refusal::shard_is_set(numbers::shard())),
+        Some(true) => Err(Refusal::shard_is_set(positions::shard())),
         _ => Ok(()),
     }
 }

@@ -8,16 +8,16 @@ use pgrx::prelude::*;
 use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::guc;
+use crate::input::{TaskSpec, check_id, check_interval, check_name};
 use crate::insert::{OnConflict, Options, insert};
+use crate::locks::{self, Idle, LockStrength, restartable};
 use crate::pg::clock::{length, parse_interval};
 use crate::pg::json::JsonText;
 use crate::pg::session::check_for_interrupts;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, fold, settle};
-use crate::spec::{TaskSpec, check_id, check_interval, check_name};
 use crate::state::{Cause, Outcome};
-use crate::store::live::{self, Idle, Live, LockStrength};
-use crate::store::order::restartable;
+use crate::store::live::{self, Live};
 use crate::store::{known_actions, task};
 
 /// `taskq.signal(task_id, result, status, action, retention) -> boolean`
@@ -89,7 +89,7 @@ impl Signal<'_> {
         };
         // One in progress is refused without a lock.
         Idle { ids: vec![self.id], refusal: no_signal_in_progress }.look()?;
-        let lock = || live::lock_any(&[self.id], &[], LockStrength::Update, LockStrength::KeyShare);
+        let lock = || locks::lock_any(&[self.id], &[], LockStrength::Update, LockStrength::KeyShare);
         let (numbers, mut rows, _) = fold::locked(lock, |(_, rows, _)| rows)?;
         let Some(task_no) = numbers.get(self.id).copied() else { return Ok(Found::Nothing) };
         rights::check_tasks(Doing::Change, [task_no])?;

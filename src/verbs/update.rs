@@ -15,6 +15,8 @@ use pgrx::prelude::*;
 
 use crate::clock;
 use crate::error::{Refusal, Result, required};
+use crate::input::check_interval;
+use crate::locks::{self, LockStrength, restartable};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
@@ -22,16 +24,10 @@ use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::{Statement, sql};
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, fold, riders, settle};
-use crate::spec::check_interval;
 use crate::state::{Cause, Outcome};
-use crate::store::blocked;
-use crate::store::live::{self, Live, LockStrength, Place};
-use crate::store::numbers;
-use crate::store::order::restartable;
-use crate::store::parked;
-use crate::store::ready;
+use crate::store::live::{self, Live, Place};
 use crate::store::run::changes;
-use crate::store::task;
+use crate::store::{blocked, numbers, parked, ready, task};
 use crate::verbs::filter::{Filter, on_tasks};
 use crate::wake;
 use crate::words::word;
@@ -143,7 +139,7 @@ fn update(ids: &[&str], filter: &Filter, skip: bool, change: &Change, now: Time)
         .filter(|id| found.get(*id).is_some_and(|task_no| !begun.contains_key(task_no)))
         .collect();
     let (mut found, mut rows) =
-        fold::locked(|| Ok(live::lock_by_id(&ids, LockStrength::Update)), |(_, rows)| rows)?;
+        fold::locked(|| Ok(locks::lock_by_id(&ids, LockStrength::Update)), |(_, rows)| rows)?;
     refuse_missing(&ids, &found)?;
     rights::check_tasks(Doing::Change, found.values().copied())?;
     // Another task may have come in the place of one by now. What a task is does not change, and where it is the locks
@@ -186,7 +182,7 @@ fn update_matching(filter: Filter, change: &Change) -> Result<i64> {
     let task_nos: Vec<TaskNo> = MATCHING.query((task_ids, actions, groups));
     rights::check_found(Doing::Change, task_nos.iter().copied())?;
     restartable(|| {
-        let mut rows = fold::locked(|| Ok(live::lock(&task_nos, LockStrength::Update)), |rows| rows)?;
+        let mut rows = fold::locked(|| Ok(locks::lock(&task_nos, LockStrength::Update)), |rows| rows)?;
         rows.retain(|_, row| !row.in_progress());
         let rows: Vec<&Live> = task_nos.iter().filter_map(|task_no| rows.get(task_no)).collect();
         Ok(change_all(&rows, change, clock::now()))
@@ -259,7 +255,7 @@ fn first_begun<'s>(
     let (id, state) = ids.iter().find_map(|id| Some((*id, state(*found.get(*id)?)?)))?;
     let what = "cannot be changed";
     Some(match state {
-        IN_PROGRESS => live::held(id, what, "Wait until it is given back, or cancel it and insert another."),
+        IN_PROGRESS => locks::held(id, what, "Wait until it is given back, or cancel it and insert another."),
         _ => Refusal::state(id, state, what, "Retry or replace it, or insert another."),
     })
 }

@@ -5,6 +5,7 @@ use pgrx::prelude::*;
 
 use super::waiter::Waiter;
 use crate::error::{Refusal, Result, required};
+use crate::locks::tables;
 use crate::number::TaskNo;
 use crate::pg::arg::Arg;
 use crate::pg::clock::Time;
@@ -16,7 +17,6 @@ use crate::pg::subtransaction;
 use crate::pg::throw::notice;
 use crate::rights::{self, Doing};
 use crate::state::Outcome;
-use crate::store::tables;
 use crate::upkeep::Next;
 use crate::wake;
 
@@ -50,10 +50,10 @@ impl Columns for End {
 static FIND: Statement<&str, (TaskNo, i64)> = Statement::new(
     c"SELECT t.task_no, t.xmin::pg_catalog.text::pg_catalog.int8 FROM taskq.task t WHERE t.id = $1",
 );
-static LOOK: Statement<TaskNo, (i8, Option<String>, Option<JsonText>, Time)> = Statement::new(
+static END_OF_TASK: Statement<TaskNo, (i8, Option<String>, Option<JsonText>, Time)> = Statement::new(
     c"SELECT s.code, s.status, s.result, s.settled_at FROM taskq.settled s WHERE s.task_no = $1",
 );
-static EXISTS: Statement<TaskNo, bool> =
+static TASK_EXISTS: Statement<TaskNo, bool> =
     Statement::new(c"SELECT true FROM taskq.task t WHERE t.task_no = $1");
 
 fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Option<End>> {
@@ -68,7 +68,7 @@ fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Opt
         let (end, exists) = subtransaction::keeping_no_locks(|| {
             tables::hold();
             let end = look(id, number);
-            let exists = end.is_some() || EXISTS.first(number).is_some();
+            let exists = end.is_some() || TASK_EXISTS.first(number).is_some();
             // It may have been settled and removed in between.
             if exists { (end, true) } else { (look(id, number), false) }
         });
@@ -94,7 +94,7 @@ fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Opt
 }
 
 fn look(id: &str, number: TaskNo) -> Option<End> {
-    LOOK.first(number).map(|(code, status, result, settled_at)| End {
+    END_OF_TASK.first(number).map(|(code, status, result, settled_at)| End {
         id: id.to_owned(),
         outcome: Outcome::from_stored(code),
         status,

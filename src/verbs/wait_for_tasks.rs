@@ -10,13 +10,14 @@ use pgrx::prelude::*;
 use super::wait_for_work::over;
 use super::waiter::Waiter;
 use crate::error::{Refusal, Result, or_throw, required};
+use crate::locks::{self, tables};
 use crate::number::TaskNo;
 use crate::pg::procedure::{Call, procedure};
 use crate::pg::statement::Statement;
 use crate::pg::subtransaction;
 use crate::pg::table::look as look_at;
 use crate::rights::{self, Doing};
-use crate::store::{live, numbers, tables, task};
+use crate::store::{numbers, task};
 use crate::upkeep::Next;
 use crate::wake;
 
@@ -102,6 +103,6 @@ fn taskq_num_settled(task_nos: Vec<Option<i64>>, task_ids: Vec<Option<String>>) 
         let there: Vec<TaskNo> =
             tasks.iter().zip(are_there).filter(|(_, is_there)| *is_there).map(|((n, _), _)| *n).collect();
         rights::check_found(Doing::Look, there.iter().copied())?;
-        Ok((tasks.len() - there.len() + live::outcomes(&there).len()) as i32)
+        Ok((tasks.len() - there.len() + locks::outcomes(&there).len()) as i32)
     })
 }

@@ -17,6 +17,8 @@ use crate::claim::{Request, left_behind};
 use crate::clock;
 use crate::error::{Result, or_throw, required};
 use crate::flow::actions::for_claim;
+use crate::input::check_interval;
+use crate::locks::tables;
 use crate::pg::arg::Arg;
 use crate::pg::clock::Time;
 use crate::pg::procedure::{Call, procedure};
@@ -25,8 +27,7 @@ use crate::pg::session;
 use crate::pg::statement::Statement;
 use crate::pg::subtransaction;
 use crate::rights::{self, Doing};
-use crate::spec::check_interval;
-use crate::store::{actions, tables};
+use crate::store::actions;
 use crate::upkeep::{self, Next, retention};
 use crate::wake;
 

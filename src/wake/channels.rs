@@ -7,12 +7,17 @@ use crate::pg::latch::{self, Channel, HowMany};
 use crate::pg::lock::Key;
 use crate::pg::session;
 
+/// The kind of channel for tasks of one action that are ready; its number is the action's.
 pub(super) const READY: u8 = 1;
+/// The kind for one task: it has settled, or its token is void; its number is the task's.
 pub(crate) const SETTLED: u8 = 2;
 const NEW_NUMBER: u8 = 3;
+/// The kind, with one channel, for all calls that wait for work: something is due sooner.
 pub(crate) const TIMER: u8 = 4;
 const SOON_UP: u8 = 5;
+/// The kind, with one channel, for calls that wait for too many actions to be found under each.
 pub(super) const READY_ANY: u8 = 6;
+/// The kind, with one channel, for calls that wait for the ends of tasks.
 pub(super) const WATCH: u8 = 7;
 
 /// Waiters for tasks of this action.

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use super::channels::{
     SOON, SOON_CHANNEL, TIMER, TIMER_CHANNEL, WATCH_CHANNEL, longest_sleep, name_channel, ready_channel,
-    settled_channel, wake,
+    settled_channel,
 };
 use super::lately;
-use super::waiters::give_up;
+use super::owed::{owe, pay};
+use super::registered::give_up;
 use crate::clock;
 use crate::number::TaskNo;
 use crate::pg::board;
@@ -30,8 +31,6 @@ thread_local! {
     static DUE: Cell<Time> = const { Cell::new(Time::INFINITY) };
     /// The earliest moments at which waiters of these channels have to look, by the monotonic clock.
     static LATER: RefCell<BTreeMap<Channel, Instant>> = const { RefCell::new(BTreeMap::new()) };
-    /// Whom to wake as soon as the locks of the (sub)transaction that has ended are gone.
-    static OWED: RefCell<Vec<(Channel, HowMany)>> = const { RefCell::new(Vec::new()) };
     /// How many waiters for each action this transaction's rollback has to wake.
     static TAKEN: RefCell<Levels<(i32, usize)>> = const { RefCell::new(Levels::new()) };
     /// Ready tasks that this transaction has locked, and their actions.
@@ -184,6 +183,7 @@ fn note(channel: Channel, how_many: HowMany) {
     });
 }
 
+/// Has what a transaction concerns woken: noted at its end, done once its locks are gone.
 pub(super) static LISTENER: Listener = Listener { ended: on_end, unlocked: pay, ..Listener::DEAF };
 
 fn on_end(end: End) {
@@ -255,21 +255,6 @@ fn wake_for_held(held: impl Iterator<Item = (TaskNo, i32)>) {
     }
     for (action_no, tasks) in tasks {
         owe(ready_channel(action_no), HowMany::UpTo(tasks.len()));
-    }
-}
-
-/// Has so many waiting calls woken when the locks of what has just ended are gone: one that is woken before finds
-/// them held.
-pub(super) fn owe(channel: Channel, how_many: HowMany) {
-    OWED.with_borrow_mut(|owed| owed.push((channel, how_many)));
-}
-
-fn pay() {
-    if OWED.with_borrow(Vec::is_empty) {
-        return;
-    }
-    for (channel, how_many) in OWED.take() {
-        wake(channel, how_many);
     }
 }
 

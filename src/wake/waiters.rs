@@ -1,13 +1,11 @@
-//! Which call waits in this backend: under which channels it can be found, what its looks have skipped, and what it owes
-//! to calls that go on sleeping when it leaves.
+//! The waiting call of this backend: its registration, what its looks have skipped, and what it owes to calls that go on
+//! sleeping when it leaves.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
-use super::channels::{
-    ANY_READY_CHANNEL, READY, READY_ANY, SOON_CHANNEL, TIMER, TIMER_CHANNEL, WATCH, WATCH_CHANNEL,
-    ready_channel, wake,
-};
-use super::notes::{LISTENER, owe};
+use super::channels::{ANY_READY_CHANNEL, SOON_CHANNEL, TIMER_CHANNEL, WATCH_CHANNEL, ready_channel, wake};
+use super::notes::LISTENER;
+use super::registered;
 use crate::pg::latch::{self, Channel, HowMany};
 use crate::pg::transaction;
 
@@ -15,8 +13,6 @@ thread_local! {
     /// Whether this look has skipped something that it might have had, had others not held it just then; `None` if
     /// that is not going to be asked.
     static PASSED_OVER: Cell<Option<bool>> = const { Cell::new(None) };
-    /// Under which channels this backend can be found, and in which subtransaction it registered.
-    static REGISTERED: RefCell<Vec<(Channel, i32)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// To be called before a look that may be followed by a sleep.
@@ -44,8 +40,7 @@ pub(crate) fn end_look() -> bool {
 /// been woken for one that is not its own: it wakes the next of those calls. Each wakes one with a lower number than
 /// its own, so all get their turn, and that ends.
 pub(crate) fn pass_on() {
-    let any = REGISTERED.with_borrow(|registered| registered.iter().any(|(c, _)| *c == ANY_READY_CHANNEL));
-    if any {
+    if registered::under(ANY_READY_CHANNEL) {
         latch::wake_next_lower(ANY_READY_CHANNEL);
     }
 }
@@ -61,8 +56,7 @@ impl Registration {
     pub(crate) fn new(channels: Vec<Channel>, level: i32) -> Self {
         transaction::listen(&LISTENER);
         for channel in &channels {
-            latch::register(*channel);
-            REGISTERED.with_borrow_mut(|registered| registered.push((*channel, level)));
+            registered::add(*channel, level);
         }
         Registration { channels }
     }
@@ -86,38 +80,12 @@ impl Drop for Registration {
             return;
         }
         for channel in &self.channels {
-            let there = REGISTERED.with_borrow_mut(|registered| {
-                registered.iter().rposition(|(c, _)| c == channel).map(|n| registered.remove(n)).is_some()
-            });
-            if there {
-                latch::unregister(*channel);
-            }
+            let there = registered::remove(*channel);
             // It may have been the one to know what is due.
             if there && *channel == WATCH_CHANNEL {
                 latch::wake(*channel, HowMany::UpTo(1));
             }
         }
-    }
-}
-
-/// An error has ended a waiting call that began in a subtransaction of this level or a deeper one: cancelled, timed
-/// out, terminated. It may have been woken for work just then, and it may have been the one to know what is due.
-pub(super) fn give_up(level: i32) {
-    let mut channels: Vec<Channel> = Vec::new();
-    REGISTERED.with_borrow_mut(|registered| {
-        registered.retain(|(channel, at)| {
-            let over = *at >= level;
-            if over {
-                channels.push(*channel);
-            }
-            !over
-        });
-    });
-    for channel in &channels {
-        latch::unregister(*channel);
-    }
-    for channel in channels.into_iter().filter(|c| [READY, READY_ANY, TIMER, WATCH].contains(&c.kind)) {
-        owe(channel, HowMany::UpTo(1));
     }
 }
 

@@ -13,7 +13,7 @@ use crate::session::Session;
 /// No test means to wait longer than this for one statement; a hang then fails with a name instead of stalling.
 const STATEMENT_TIMEOUT: &str = "120s";
 
-/// Sleeping calls do not look by themselves within a test: whoever is not woken sleeps on, and is seen to.
+/// Sleeping calls do not look by themselves within a test: a call that is not woken sleeps on, and the test sees that.
 const NO_LOOKS: &str = "30s";
 
 /// A database with the extension in it, dropped when this value goes.
@@ -87,7 +87,7 @@ impl Db {
 /// Whether databases stay, see [`let_databases_stay`].
 static STAY: AtomicBool = AtomicBool::new(false);
 
-/// From now on the databases of this program stay until another program begins, which drops them. Whoever drops one wakes all
+/// From now on the databases of this program stay until another program begins, which drops them. To drop one wakes all
 /// processes of the cluster; calls that sleep are to be woken by nothing but what their own tests do.
 pub fn let_databases_stay() {
     STAY.store(true, Ordering::Relaxed);

@@ -72,7 +72,7 @@ pub fn work_goes_on(session: &mut Session, held: &[Grant]) {
     let order: Vec<String> =
         session.own("w", 3, &["x"]).unwrap().into_iter().map(|grant| grant.task_id).collect();
     assert_eq!(order[..2], ["ready 1", "ready 2"]);
-    // Who held a task still does.
+    // A worker that held a task still does.
     assert!(session.extend("worker", &[("held 1", held[0].token)], "1 hour").unwrap()[0].1);
     session.complete(&held[0]);
     assert_eq!(session.state("blocked"), "ready");

@@ -1,4 +1,4 @@
-//! What has been notified, for those who have said LISTEN.
+//! What has been notified, for sessions that have said LISTEN.
 
 use std::time::Duration;
 

@@ -43,7 +43,7 @@ pub enum Op {
     Depend(Vec<Edge>),
     Delete(Vec<String>),
     Cancel(Vec<String>),
-    /// `release_tasks`, of one actor or of whoever has them.
+    /// `release_tasks`, of one actor or of all.
     Release {
         tasks: Vec<String>,
         actor: Option<&'static str>,

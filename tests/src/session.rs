@@ -61,7 +61,7 @@ pub struct Task {
     pub result: Option<Value>,
 }
 
-/// What a worker says that gives a task back for somebody else.
+/// What a worker says that gives a task back for others.
 pub const AT_ONCE: &str = "retry_after => '0'";
 
 const TASK_COLUMNS: &str = "id, action, body, status_code::text, state::text, status, num_tries, max_tries, \
@@ -74,7 +74,7 @@ impl Session {
         Session { client, pid }
     }
 
-    /// Opens a connection, where there may be nobody to answer.
+    /// Opens a connection, where there may be no server to answer.
     pub fn open(config: &Config) -> Answer<Session> {
         let mut client = config.connect(NoTls)?;
         let pid = client.query_one("SELECT pg_backend_pid()", &[])?.get(0);

@@ -1,7 +1,7 @@
 //! The first block of SQL in README.md does what its comments promise.
 //!
 //! A promise is the comment behind the last line of a statement: the columns of a row separated by ` | `, rows by `, `.
-//! Whoever changes a name, a default or a result column finds that the first thing that a newcomer types is wrong.
+//! A change of a name, a default or a result column fails here: the first thing that a newcomer types would be wrong.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
--- The rows that its call would make, without the two notifications for each, which nobody would hear: a job, and the event
--- that it was deferred.
+-- The rows that its call would make, without the two notifications for each, to which no session listens: a job, and
+-- the event that it was deferred.
 SET session_replication_role = replica;
 WITH jobs AS (
     INSERT INTO procrastinate_jobs (queue_name, task_name, priority, args)

@@ -1,4 +1,4 @@
-//! Lost wake-ups: hand-overs in bursts, each followed by silence. A wake-up that is lost shows as a task that nobody
+//! Lost wake-ups: hand-overs in bursts, each followed by silence. A wake-up that is lost shows as a task that no worker
 //! takes before the slow look, seconds later.
 
 use std::sync::Arc;

@@ -97,7 +97,7 @@ impl Bucket {
         for folder in path.ancestors().skip(1).take_while(|folder| folder.starts_with(&top) && *folder != top)
         {
             if fs::remove_dir(folder).is_err() {
-                break; // not empty, or somebody else was faster
+                break; // not empty, or another worker was faster
             }
         }
         Ok(())

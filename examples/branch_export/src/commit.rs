@@ -10,9 +10,9 @@ use crate::tasks::{DONE_EXPORT, MAX_TRIES, NEXT_EXPORT, Request, URGENT, branch_
 
 /// Asks for an export of a commit, behind the one that may be going on.
 ///
-/// A `next-export` that nobody has begun is replaced: the newer commit is the one to export. One in progress cannot
-/// be (`TQ005`): in a moment its worker will have created the `done-export` to wait for, so this tries again, and
-/// says how often it had to. The condition is `settled`: a failed export does not block the next one.
+/// A `next-export` that no worker has begun is replaced: the newer commit is the one to export. One in progress cannot
+/// be (`TQ005`): in a moment its worker will have created the `done-export` to wait for, so this tries again, and says
+/// how often it had to. The condition is `settled`: a failed export does not block the next one.
 pub fn announce(queue: &mut Queue, request: &Request) -> Result<u32> {
     let tasks = json!([{
         "id": branch_task(NEXT_EXPORT, &request.branch),

@@ -69,7 +69,7 @@ impl<'a> Fleet<'a> {
         Ok(self.members.last().map_or("", |member| &member.actor))
     }
 
-    /// Fails if a worker has ended that nobody has killed.
+    /// Fails if a worker has ended by itself.
     pub fn check(&mut self) -> Result<()> {
         for member in &mut self.members {
             if let Some(status) = member.process.try_wait()? {

@@ -19,7 +19,7 @@ pub fn command(dir: &Path) -> Command {
         command.env_remove(name);
     }
     command.env("GIT_TERMINAL_PROMPT", "0").stdin(Stdio::null()).arg("-C").arg(dir);
-    // Whoever names a repository may read it, also one that belongs to another user (a container's mount).
+    // The user who names a repository may read it, also one that belongs to another user (a container's mount).
     command.args(["-c", "safe.directory=*"]);
     command
 }

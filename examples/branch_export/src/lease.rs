@@ -2,7 +2,7 @@
 //!
 //! A lease protects the *queue* from a worker that stalls: a return with an old token is refused. The bucket knows no
 //! tokens, so this worker does not touch it unless its lease has time left. What remains is the moment between that
-//! look and the write; all writes of one export are the same whoever does them, so only a worker that stalls right
+//! look and the write; all writes of one export are the same, whichever worker does them, so only a worker that stalls right
 //! there, for longer than its lease, until the *next* export has begun, could do harm. A store with conditional
 //! writes would close that, too.
 
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::queue::{Grant, Queue};
 
-/// The error of a worker that finds out that a task is no longer its own: drop the work, it is somebody else's.
+/// The error of a worker that finds out that a task is no longer its own: drop the work, another worker has it.
 #[derive(Debug)]
 pub struct Lost;
 

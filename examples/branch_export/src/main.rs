@@ -16,11 +16,11 @@
 //! - The *committer* ([`commit`]) replaces `next-export-main` by one that waits for `done-export-main`, if there is
 //!   one: however many commits arrive during an export, they cost one more export, which starts when the bucket is
 //!   quiet. Where `next-export-main` is just being performed (`TQ005`) it tries again.
-//! - Whoever performs `next-export-main` creates `start-export-main` and `done-export-main` in the transaction that
-//!   returns it, so there is no moment at which a committer could find neither.
-//! - Whoever performs `start-export-main` compares the commit with the bucket and inserts the tasks of the export
-//!   ([`plan`]), with dependencies into the blocked `done-export-main`, in the transaction that returns it.
-//! - Objects count into `done-export-main` on the condition `settled`: it means that nobody touches the bucket any
+//! - The worker that performs `next-export-main` creates `start-export-main` and `done-export-main` in the transaction
+//!   that returns it, so there is no moment at which a committer could find neither.
+//! - The worker that performs `start-export-main` compares the commit with the bucket and inserts the tasks of the
+//!   export ([`plan`]), with dependencies into the blocked `done-export-main`, in the transaction that returns it.
+//! - Objects count into `done-export-main` on the condition `settled`: it means that no worker touches the bucket any
 //!   more. That an export is *whole* is what `_SUCCESS` says: those wait for `completed`.
 //!
 //! What makes this safe is written where it is done, in [`worker`] and [`lease`]: what a task changes in the database

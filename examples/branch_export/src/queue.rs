@@ -161,7 +161,7 @@ impl Queue {
     ///
     /// Behind a router the task is on another server, which commits the return for itself. So what is here is committed
     /// first, and may be there twice, once for each performance; what becomes of the tasks is all in the one call that
-    /// returns this one. Whoever dies in between has done nothing that the next one does not do again.
+    /// returns this one. A worker that dies in between has done nothing that the next one does not do again.
     pub fn complete(
         &mut self,
         grant: &Grant,
@@ -253,8 +253,8 @@ impl Work<'_> {
     /// Replaces tasks of an export before. They are settled.
     pub fn replace_tasks(&mut self, tasks: Value) -> Result<()> {
         if self.routed {
-            // Two calls are two transactions, and whoever stalls between them is not to harm the next one: what goes is what
-            // was settled before this performance, and what comes comes with its return.
+            // Two calls are two transactions, and a worker that stalls between them is not to harm the next one: what
+            // goes is what was settled before this performance, and what comes comes with its return.
             let ids: Vec<&str> =
                 tasks.as_array().into_iter().flatten().filter_map(|task| task["id"].as_str()).collect();
             self.transaction.execute(FORGET, &[&ids, &self.grant.granted_at])?;

@@ -34,7 +34,7 @@ SELECT * FROM taskq.dependencies
  WHERE run IN (concat_ws('-', 'write-manifest', :'branch', :'tag'),
                concat_ws('-', 'mark-success', :'branch', :'tag', '_SUCCESS'))
  ORDER BY run DESC, after LIMIT 12;
-\echo nobody holds anything any more (taskq.actors):
+\echo no worker holds anything any more (taskq.actors):
 SELECT * FROM taskq.actors;
 "#;
 

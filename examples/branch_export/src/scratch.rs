@@ -25,7 +25,7 @@ pub struct Commits {
     pub story: &'static str,
 }
 
-/// Makes or empties the demo's folder, but never one that is somebody else's.
+/// Makes or empties the demo's folder, but never a folder that is not the demo's.
 pub fn empty_folder(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let stamp = dir.join(OWN_FOLDER);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const NEXT_EXPORT: &str = "next-export";
 /// Plan an export: insert its tasks.
 pub const START_EXPORT: &str = "start-export";
-/// Nobody touches the bucket any more; spontaneous, so no worker ever sees it.
+/// No worker touches the bucket any more; spontaneous, so no worker ever sees it.
 pub const DONE_EXPORT: &str = "done-export";
 /// Copy one object into the bucket.
 pub const COPY: &str = "copy-object";
@@ -29,7 +29,7 @@ pub const URGENT: i32 = 1;
 /// Body of `next-export`: the commit to export.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// Names this request, for whoever wants to know what became of it.
+    /// Names this request, for a client that wants to know what became of it.
     pub request: String,
     /// The branch.
     pub branch: String,

@@ -175,7 +175,7 @@ fn inherited(queue: &mut Queue, evidence: &Evidence<'_>) -> Result<String> {
               WHERE task_id = $1 AND export = $3 ORDER BY began DESC LIMIT 1",
             &[task, deadline, &evidence.exports[0].0.export],
         )?;
-        let row = row.with_context(|| format!("nobody has done {task}"))?;
+        let row = row.with_context(|| format!("no worker has done {task}"))?;
         let (heir, num_try, waited): (String, i32, bool) = (row.get(0), row.get(1), row.get(2));
         ensure!(heir != *actor && num_try > 1, "{task} was done by {heir} at try {num_try}");
         ensure!(waited, "{task} was granted to {heir} before its lease had ended");

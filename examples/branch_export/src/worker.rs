@@ -90,7 +90,7 @@ impl Worker {
             } else if is_lost(&error) {
                 eprintln!("lost {}", grant.id);
             } else if self.queue.is_away(&error) {
-                // Whoever has it when its server is back: its lease says so.
+                // The worker that has it when its server is back: its lease says so.
                 eprintln!("dropped {}: {error:#}", grant.id);
             } else {
                 self.give_back(grant, &error)?;
@@ -183,7 +183,7 @@ impl Worker {
         let export = &mark.export;
         let key = format!("{}{SUCCESS}", mark.prefix);
         let mut draft = self.bucket.draft(grant.token)?;
-        // A mark that names its commit can be checked by whoever reads it.
+        // A mark that names its commit can be checked by its reader.
         serde_json::to_writer(&mut draft, &json!({ "commit": export.commit, "prefix": mark.prefix }))?;
         self.put(grant, lease, export, &key, draft)?;
         self.done(grant, export, &key, "marked".into())

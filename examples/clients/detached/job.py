@@ -55,7 +55,7 @@ def main():
             return call(query, status=f"the body cannot be read: {error!r}")
         for done in range(begun, steps):
             if not report(done, steps):
-                return  # cancelled, or somebody else has it by now
+                return  # cancelled, or another job has it by now
             time.sleep(seconds)
         result = json.dumps({"begun_at": begun, "pid": os.getpid()})
         call("SELECT taskq.return_task(%(id)s, %(token)s::uuid, result => %(result)s)", result=result)

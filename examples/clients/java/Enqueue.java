@@ -42,7 +42,7 @@ public final class Enqueue {
             rows.next();
             order = rows.getLong(1);
         }
-        // Ids made of the business key: the same order is not processed twice, whoever asks again.
+        // Ids made of the business key: the same order is not processed twice, however often it is asked for.
         List<Object> tasks = new ArrayList<>();
         List<String> parts = new ArrayList<>();
         for (String text : texts) {

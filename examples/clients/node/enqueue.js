@@ -27,7 +27,7 @@ async function transaction(pool, work) {
 /** The business logic. It neither commits nor knows who does. */
 async function placeOrder(client, customer, texts) {
   const { rows: [order] } = await client.query('INSERT INTO orders (customer) VALUES ($1) RETURNING id', [customer]);
-  // Ids made of the business key: the same order is not processed twice, whoever asks again.
+  // Ids made of the business key: the same order is not processed twice, however often it is asked for.
   const parts = texts.map((text, n) => ({ id: `order ${order.id} part ${n}`, action: 'checksum', max_tries: 5, body: { text } }));
   const done = { id: `order ${order.id}`, action: 'order done', spontaneous: true, depends_on: parts.map((part) => part.id) };
   // As a text: pg makes an array of PostgreSQL's of one of JavaScript's.

@@ -26,7 +26,7 @@ async function insertTasks(tx, tasks) {
 /** The business logic. It neither commits nor knows who does. */
 async function placeOrder(tx, customer, texts) {
   const [order] = await tx.insert(orders).values({ customer }).returning({ id: orders.id });
-  // Ids made of the business key: the same order is not processed twice, whoever asks again.
+  // Ids made of the business key: the same order is not processed twice, however often it is asked for.
   const parts = texts.map((part, n) => ({ id: `order ${order.id} part ${n}`, action: 'checksum', max_tries: 5, body: { text: part } }));
   const done = { id: `order ${order.id}`, action: 'order done', spontaneous: true, depends_on: parts.map((part) => part.id) };
   const ids = await insertTasks(tx, [...parts, done]);

@@ -34,7 +34,7 @@ def place_order(session: Session, customer: str, texts: list[str]) -> list[str]:
     order = Order(customer=customer)
     session.add(order)
     session.flush()  # gives the order its number
-    # Ids made of the business key: the same order is not processed twice, whoever asks again.
+    # Ids made of the business key: the same order is not processed twice, however often it is asked for.
     parts = [
         {"id": f"order {order.id} part {n}", "action": "checksum", "max_tries": 5, "body": {"text": part}}
         for n, part in enumerate(texts)

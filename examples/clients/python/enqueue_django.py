@@ -51,7 +51,7 @@ def insert_tasks(tasks: list[dict]) -> list[str]:
 def place_order(customer: str, texts: list[str]) -> list[str]:
     """The business logic. Called in another atomic block, it is a part of that one."""
     order = Order.objects.create(customer=customer)
-    # Ids made of the business key: the same order is not processed twice, whoever asks again.
+    # Ids made of the business key: the same order is not processed twice, however often it is asked for.
     parts = [
         {"id": f"order {order.pk} part {n}", "action": "checksum", "max_tries": 5, "body": {"text": part}}
         for n, part in enumerate(texts)

@@ -16,7 +16,7 @@ end
 # The business logic. It neither commits nor knows who does.
 def place_order(connection, customer, texts)
   order = connection.exec_params("INSERT INTO orders (customer) VALUES ($1) RETURNING id", [customer]).getvalue(0, 0)
-  # Ids made of the business key: the same order is not processed twice, whoever asks again.
+  # Ids made of the business key: the same order is not processed twice, however often it is asked for.
   parts = texts.each_with_index.map do |text, n|
     { id: "order #{order} part #{n}", action: "checksum", max_tries: 5, body: { text: text } }
   end

@@ -3,8 +3,8 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{MOST, Part, as_limit};
-use crate::claim::candidates::Candidate;
+use super::part::{ALL, Part, as_limit};
+use crate::claim::candidate::Candidate;
 use crate::claim::turns::{self, Queue, Turn};
 use crate::number::{Lane, Position, TaskNo};
 use crate::pg::session::random_62_bits;
@@ -70,10 +70,13 @@ const FEW: i32 = 64;
 pub(super) struct Level<'a> {
     /// The numbers of the action that have entries of it.
     pub(super) parts: &'a [&'a Part<'a>],
+    /// The priority that all the entries have.
     pub(super) priority: i32,
+    /// How many entries are to be found at most.
     pub(super) wanted: usize,
     /// Entries that were tried, with their lanes: claims of others hold them, or they have moved.
     pub(super) passed: &'a HashMap<TaskNo, Lane>,
+    /// Whether what is in no lane counts as well: not for a call that has moved enough out of its way.
     pub(super) lane_zero: bool,
 }
 
@@ -81,7 +84,7 @@ impl Level<'_> {
     /// The entries of all lanes in one order.
     pub(super) fn by_position(&self) -> Vec<Candidate> {
         let each = self.wanted.saturating_add(self.most_passed());
-        let (ring, _) = self.stretch(Lane::FIRST, Lane::LAST, MOST, 0, as_limit(each));
+        let (ring, _) = self.stretch(Lane::FIRST, Lane::LAST, ALL, 0, as_limit(each));
         let mut all: Vec<Candidate> = ring.into_iter().flat_map(|lane| lane.entries).collect();
         if self.lane_zero {
             all.extend(self.without_lane(each));
@@ -100,14 +103,14 @@ impl Level<'_> {
             let had: usize = ring.iter().map(|lane| lane.entries.len()).sum();
             let taken = turns::take(ring, Some(first), self.wanted);
             // More rounds bring more only if the whole ring was seen, and some lane was cut off.
-            if taken.len() >= self.wanted || all == Seen::Everything || rounds >= MOST {
+            if taken.len() >= self.wanted || all == Seen::Everything || rounds >= ALL {
                 if let Some((_, last)) = taken.last() {
                     *turn = Some(*last);
                 }
                 return taken.into_iter().map(|(c, turn)| Candidate { turn: Some(turn), ..c }).collect();
             }
             let enough = self.wanted / had.max(1) + 1;
-            rounds = rounds.saturating_mul(as_limit(enough.max(2))).min(MOST);
+            rounds = rounds.saturating_mul(as_limit(enough.max(2))).min(ALL);
         }
     }
 

@@ -8,42 +8,24 @@
 //! Nothing here locks. What is found is a candidate, to be claimed by number, which passes over what has changed.
 
 mod level;
+mod part;
 
-use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::candidates::{Candidate, Source};
+use super::candidate::{Candidate, Source};
 use super::gates::Met;
-use super::jumps::{ABOVE_ALL, lanes_in_order};
-use super::lane_marks;
+use super::jumps::ABOVE_ALL;
 use super::turns;
 use crate::flow::actions::Action;
-use crate::number::{Lane, Position, TaskNo};
+use crate::number::{Lane, TaskNo};
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::{Looked, Statement, sql};
-use crate::store::known_lanes::{self, Known};
+use crate::store::known_lanes;
 use crate::store::run::changes;
 use crate::store::slot::full_lanes;
 use crate::wake;
 use level::Level;
-
-/// The highest priority that has an entry in a lane that is not full, or without a lane. $1 to $6 see
-/// [`lanes_in_order`], $7 lanes that are full, $8 whether lane 0 counts.
-static TOP: Statement<(i32, i64, Position, &[i32], &[Lane], &[Position], &[Lane], bool), Option<i32>> =
-    Statement::new(sql!(
-        lanes_in_order!(),
-        "SELECT GREATEST(
-             (SELECT l.priority FROM lanes AS l
-               WHERE l.lane <> ALL ($7)
-                 AND EXISTS (SELECT FROM taskq.run r
-                              WHERE r.action_no = $1 AND r.priority = l.priority AND r.lane = l.lane
-                                AND r.lane <> 0 AND r.grantable AND r.position >= l.start OFFSET 0)
-               LIMIT 1),
-             (SELECT r.priority FROM taskq.run r
-               WHERE $8 AND r.action_no = $1 AND r.lane = 0 AND r.grantable AND r.priority < $2
-               ORDER BY r.priority DESC, r.position LIMIT 1))::integer"
-    ));
+use part::{Part, as_limit, top};
 
 /// The next candidates of an action that has lanes: `wanted` of them, if there are so many that are not in `passed`.
 /// Higher priorities first; within one of them in the order of positions or, if the action is fair, by turns.
@@ -75,63 +57,6 @@ pub(super) fn next(
     }
     parts.iter().for_each(Part::tell_cost);
     found
-}
-
-/// The entries of one number of an action, what is known of their lanes, and what looking for them has cost.
-struct Part<'a> {
-    source: &'a Source<'a>,
-    known: Known,
-    cost: Cost,
-}
-
-impl<'a> Part<'a> {
-    fn new(source: &'a Source<'a>) -> Self {
-        Part { source, known: known_lanes::known(source.action.action_no), cost: Cost::default() }
-    }
-
-    fn top(&self, below: i64, lane_zero: bool) -> Option<i32> {
-        let full = self.source.full_lanes();
-        let (priority, looked) = top(self.source.action.action_no, &self.known, full, below, lane_zero);
-        self.cost.add(&looked);
-        priority
-    }
-
-    fn tell_cost(&self) {
-        self.cost.tell(self.source.action.action_no, self.source.full.len());
-    }
-}
-
-/// The highest priority below another one that has an entry in a lane that is not full.
-fn top(action_no: i32, known: &Known, full: Vec<Lane>, below: i64, lane_zero: bool) -> (Option<i32>, Looked) {
-    let (priorities, lanes, starts) = known.below(below);
-    let (rows, looked) = TOP.look((action_no, below, known.rest, priorities, lanes, starts, full, lane_zero));
-    (rows.into_iter().next().flatten(), looked)
-}
-
-/// What it has cost to find some entries.
-#[derive(Default)]
-struct Cost {
-    pages: Cell<u64>,
-    met: Cell<usize>,
-}
-
-impl Cost {
-    fn add(&self, looked: &Looked) {
-        self.pages.set(self.pages.get() + looked.pages);
-    }
-
-    /// An entry takes some thirty pages at most, with its lane, its task and its group; a lane that is jumped over half
-    /// of that.
-    fn tell(&self, action_no: i32, jumped_over: usize) {
-        lane_marks::has_cost(action_no, self.pages.get(), 32 * self.met.get() + 16 * jumped_over);
-    }
-}
-
-/// What stands for "all of them" in a LIMIT.
-const MOST: i32 = i32::MAX / 4;
-
-fn as_limit(n: usize) -> i32 {
-    i32::try_from(n).unwrap_or(MOST).min(MOST)
 }
 
 /// Moves up to `most` entries of an action into the lanes of their groups, from where one was met; returns how many.

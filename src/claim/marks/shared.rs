@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{MARKS, MOST_ACTIONS, Marks};
+use super::kept::{Known, MARKS, MOST_ACTIONS, Marks};
 use crate::number::Position;
 use crate::pg::clock::{Time, wall};
 use crate::pg::session;
@@ -22,8 +22,14 @@ const FAR: usize = 4_096;
 /// How soon a backend without marks of an action asks again whether others have some.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// The marks of these actions, to be looked after.
+pub(crate) fn known(action_nos: &[i32]) -> Known {
+    take_over(action_nos);
+    MARKS.with_borrow(|marks| marks.known(action_nos))
+}
+
 /// Takes over what others know of actions that this backend has no marks of.
-pub(super) fn take_over(action_nos: &[i32]) {
+fn take_over(action_nos: &[i32]) {
     let unknown: Vec<i32> = MARKS.with_borrow_mut(|marks| marks.unknown(action_nos));
     if unknown.is_empty() || session::in_recovery() {
         return;

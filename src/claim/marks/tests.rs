@@ -2,7 +2,13 @@
 
 use pgrx::pg_sys::Oid;
 
-use super::*;
+use super::kept::*;
+
+use super::ranges::Ranges;
+use super::recheck::Part;
+use crate::number::Position;
+use crate::pg::clock::Time;
+use crate::store::decided::{Look, Standing};
 use crate::store::run::Walked;
 
 /// What a look sees of the marks of action 1: the first grantable position of each priority.
@@ -188,7 +194,7 @@ fn walk_on(marks: &mut Marks, look: Look, found: Walked) -> Part {
     let known = marks.known(&[1]);
     let part = known.part.expect("a part is to be walked");
     let seen = Seen { firsts: vec![None], look, part: Some(found), xmin_of_others: look.xmin, pages: 1 };
-    marks.go_on_rechecking(&known, &seen);
+    marks.recheck(&known, &seen);
     part
 }
 

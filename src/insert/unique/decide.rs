@@ -4,18 +4,23 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Call, Holder, Key, Known};
+use super::call::Call;
+use super::known::{Holder, Known};
 use crate::error::{Refusal, Result};
-use crate::insert::{Fate, NewTask, Stored, in_the_way};
+use crate::input::{OnHeld, Reference, State};
+use crate::insert::in_the_way;
+use crate::insert::new::{Fate, NewTask};
+use crate::insert::stored::Stored;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::rights;
-use crate::spec::{OnHeld, Reference, State};
 use crate::state::{Condition, Outcome};
 use crate::store::live::Place;
+use crate::store::unique_key::Key;
 
 /// A task that is to hold a key, and what it does to those that held it.
 pub(super) struct Winner {
+    /// Its place in the call, from 0.
     pub(super) element: usize,
     /// It takes their places.
     pub(super) replaced: Vec<Holder>,
@@ -23,6 +28,7 @@ pub(super) struct Winner {
     pub(super) behind: Option<Holder>,
     /// And not before the end of its period.
     pub(super) not_before: Option<Time>,
+    /// When the first of those that replaced each other was inserted; now, if it replaces none.
     pub(super) since: Time,
 }
 
@@ -44,32 +50,16 @@ pub(super) fn winners(
     for element in &known.elements {
         let task = tasks[element];
         let Some(unique) = task.spec.unique.as_deref() else { continue };
-        let fresh = Winner {
-            element: *element,
-            replaced: Vec::new(),
-            behind: None,
-            not_before: None,
-            since: call.now,
-        };
         if let Some(winner) = winners.last_mut() {
             let other = tasks[&winner.element];
-            if !other.spec.unique.as_ref().is_some_and(|unique| unique.holds_while_pending()) {
-                left_out.add(losers.drain(..).map(|loser| tasks[&loser]), &other.id);
-                winners.push(fresh);
-                continue;
-            }
-            match unique.on_conflict {
-                OnHeld::Error => {
-                    return Err(Refusal::key_held(
-                        &key.0,
-                        &key.1,
-                        &other.id,
-                        "It is another element of this call.",
-                    ));
+            match beside(other, unique.on_conflict, key)? {
+                Beside::Both => {
+                    left_out.add(losers.drain(..).map(|loser| tasks[&loser]), &other.id);
+                    winners.push(Winner::of(*element, call.now));
                 }
-                OnHeld::Skip => losers.push(*element),
-                // The newest wins. What the other was about to do, this one does.
-                OnHeld::Replace => losers.push(std::mem::replace(&mut winner.element, *element)),
+                Beside::Other => losers.push(*element),
+                // What the other was about to do, this one does.
+                Beside::This => losers.push(std::mem::replace(&mut winner.element, *element)),
             }
             continue;
         }
@@ -78,29 +68,17 @@ pub(super) fn winners(
             holder.holds(call.now) && !(call.by_id && (gives_way || holder.id == task.id))
         });
         match (holder, unique.on_conflict) {
-            (None, _) => winners.push(fresh),
+            (None, _) => winners.push(Winner::of(*element, call.now)),
             (Some(holder), OnHeld::Error) => return Err(in_the_way::key_held(&key.0, &key.1, &holder.id)),
             (Some(_), OnHeld::Skip) => behind_holder.push(*element),
             (Some(holder), OnHeld::Replace) if !holder.state.is_pending() => {
+                let fresh = Winner::of(*element, call.now);
                 winners.push(Winner { behind: Some(holder.clone()), not_before: holder.until, ..fresh });
             }
             (Some(holder), OnHeld::Replace) => {
                 rights::check_replacing()?;
                 losers.append(&mut behind_holder);
-                let mut replaced = vec![holder.clone()];
-                // One that had begun and is pending again is older than both.
-                replaced.extend(known.behind.iter().filter(|b| b.state.is_pending()).cloned());
-                // One that has ended so that it holds no key does not hold up what comes after it either.
-                let over = known.behind.as_ref().is_some_and(|b| !b.state.is_in(b.states));
-                // Nor does the one that this one takes the place of by its id.
-                let behind = known.behind.clone().filter(|b| !(call.by_id && b.id == task.id));
-                winners.push(Winner {
-                    element: *element,
-                    replaced,
-                    behind,
-                    not_before: known.not_before.filter(|_| !over),
-                    since: known.since,
-                });
+                winners.push(in_place_of(holder, *element, task, known, call));
             }
         }
     }
@@ -113,7 +91,47 @@ pub(super) fn winners(
     Ok(winners)
 }
 
+/// Which of two elements with one key are inserted.
+enum Beside {
+    Both,
+    /// The one that came before.
+    Other,
+    /// The newest.
+    This,
+}
+
+/// What becomes of an element that comes after `other`, which has its key.
+fn beside(other: &NewTask, on_conflict: OnHeld, key: &Key) -> Result<Beside> {
+    if !other.spec.unique.as_ref().is_some_and(|unique| unique.holds_while_pending()) {
+        return Ok(Beside::Both);
+    }
+    match on_conflict {
+        OnHeld::Error => {
+            Err(Refusal::key_held(&key.0, &key.1, &other.id, "It is another element of this call."))
+        }
+        OnHeld::Skip => Ok(Beside::Other),
+        OnHeld::Replace => Ok(Beside::This),
+    }
+}
+
+/// An element that takes the place of the stored task that holds its key, which is pending.
+fn in_place_of(holder: &Holder, element: usize, task: &NewTask, known: &Known, call: &Call) -> Winner {
+    let mut replaced = vec![holder.clone()];
+    // One that had begun and is pending again is older than both.
+    replaced.extend(known.behind.iter().filter(|b| b.state.is_pending()).cloned());
+    // One that has ended so that it holds no key does not hold up what comes after it either.
+    let over = known.behind.as_ref().is_some_and(|b| !b.state.is_in(b.states));
+    // Nor does the one that this one takes the place of by its id.
+    let behind = known.behind.clone().filter(|b| !(call.by_id && b.id == task.id));
+    Winner { element, replaced, behind, not_before: known.not_before.filter(|_| !over), since: known.since }
+}
+
 impl Winner {
+    /// One that finds no other task with its key.
+    fn of(element: usize, now: Time) -> Self {
+        Winner { element, replaced: Vec::new(), behind: None, not_before: None, since: now }
+    }
+
     /// Gives the task its time and the one that it comes after.
     pub(super) fn apply(&self, task: &mut NewTask, call: &mut Call) {
         let Some(unique) = task.spec.unique.as_deref() else { return };
@@ -145,10 +163,12 @@ pub(super) struct LeftOut {
 }
 
 impl LeftOut {
+    /// Whether the task is not inserted.
     pub(super) fn has(&self, task: &NewTask) -> bool {
         self.elements.contains(&task.element)
     }
 
+    /// These tasks are not inserted: the one with this id stands for them.
     pub(super) fn add<'a>(&mut self, tasks: impl Iterator<Item = &'a NewTask>, id: &str) {
         for task in tasks {
             self.elements.insert(task.element);

@@ -20,81 +20,32 @@
 //! insertion. A row that is left behind by that points to a task that is gone, which makes its key free; the
 //! next task with the key takes the row over, or [`unique_key::tidy`] removes it.
 
+mod call;
 mod decide;
+mod known;
 mod rows;
 
+pub(super) use call::Call;
 pub(crate) use rows::{lock_keys, unlock};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use super::{Fates, NewTask, Stored};
+use super::new::NewTask;
+use super::stored::Stored;
 use crate::error::Result;
+use crate::input::OnHeld;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::settle::riders;
-use crate::spec::{OnHeld, State, TaskSpec};
 use crate::store::unique_key::{self, Key, Pointer};
 use decide::{LeftOut, Winner, as_locked, winners};
-
-/// A stored task that a key points to.
-#[derive(Clone, Debug)]
-struct Holder {
-    task_no: TaskNo,
-    id: String,
-    /// The end of its period; `None` if it has none.
-    until: Option<Time>,
-    /// The states in which it holds the key.
-    states: i16,
-    state: State,
-    /// Its workgroup is held back: it is not ready, whatever its row says.
-    held_back: bool,
-    /// It has a merge key, and may share the end of another task.
-    may_ride: bool,
-}
-
-impl Holder {
-    fn holds(&self, now: Time) -> bool {
-        self.state.is_in(self.states) && self.until.is_none_or(|until| now < until)
-    }
-
-    /// Whether a task that is left out because of this one counts on its not having begun yet.
-    fn is_relied_upon(&self) -> bool {
-        self.state.is_pending() && !State::InProgress.is_in(self.states)
-    }
-}
-
-/// What is known of one key of the call.
-struct Known {
-    /// The elements of the call that have the key, in the order of the call.
-    elements: Vec<usize>,
-    /// The task that the row points to, if there still is one.
-    holder: Option<Holder>,
-    /// The one before it, which had begun when that was inserted.
-    behind: Option<Holder>,
-    /// When the first of those that have replaced each other was inserted.
-    since: Time,
-    /// The end of the period of the one before.
-    not_before: Option<Time>,
-    /// Where the stored row points to; the call's own number if it has made the row.
-    points_to: TaskNo,
-}
-
-impl Known {
-    /// A key whose row points to this task, of which nothing else is known yet.
-    fn new(points_to: TaskNo, since: Time, not_before: Option<Time>) -> Self {
-        Known { elements: Vec::new(), holder: None, behind: None, since, not_before, points_to }
-    }
-}
+use known::{Holder, Known, key_of};
 
 /// What the keys of a call come to.
 #[derive(Default)]
 pub(super) struct Keys {
     open: BTreeMap<Key, Known>,
     decided: BTreeMap<Key, (Known, Vec<Winner>)>,
-}
-
-fn key_of(spec: &TaskSpec) -> Option<Key> {
-    spec.unique.as_ref().map(|unique| (spec.action.clone(), unique.key.clone()))
 }
 
 impl Keys {
@@ -321,12 +272,4 @@ impl<'a> Namesakes<'a> {
         self.of_holder(known).is_some_and(|task| !left_out.has(task))
             && self.hangs_on(key, known).is_none_or(|other| is_decided(&other))
     }
-}
-
-/// What the stages of deciding share.
-pub(super) struct Call<'a> {
-    pub(super) now: Time,
-    /// Tasks with the same ids give way (`replace_tasks`).
-    pub(super) by_id: bool,
-    pub(super) fates: &'a mut Fates,
 }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{Holder, Key, Known, key_of};
+use super::known::{Holder, Known, key_of};
+use crate::input::{State, TaskSpec};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, record};
-use crate::spec::{State, TaskSpec};
-use crate::store::unique_key;
+use crate::store::unique_key::{self, Key};
 
 record! {
     /// The task that a key points to, or that it comes behind; nothing if it is gone.
@@ -25,7 +25,7 @@ record! {
 /// Where tasks that keys point to are, in one snapshot: two rows for a key, for the task inserted last with it and for
 /// the one behind which that came, each empty behind the key's own columns if there is none. States are the bits of
 /// [`State`]; what rides on another is in progress with that.
-static LOOK: Statement<(&[&str], &[&str], Time), (String, String, TaskNo, Time, Option<Time>, Pointed)> = Statement::new(
+static HOLDERS: Statement<(&[&str], &[&str], Time), (String, String, TaskNo, Time, Option<Time>, Pointed)> = Statement::new(
     c"SELECT u.action, u.key, k.task_no, k.since, k.not_before,
              t.task_no, t.id, t.unique_until, t.unique_states, t.state, t.held_back, t.may_ride
         FROM unnest($1, $2) AS u(action, key)
@@ -59,7 +59,7 @@ pub(super) fn look(keys: impl Iterator<Item = Key>, now: Time) -> HashMap<Key, K
     if actions.is_empty() {
         return found;
     }
-    for (action, key, task_no, since, not_before, pointed) in LOOK.query((actions, names, now)) {
+    for (action, key, task_no, since, not_before, pointed) in HOLDERS.query((actions, names, now)) {
         let known = found.entry((action, key)).or_insert_with(|| Known::new(task_no, since, not_before));
         match pointed.holder() {
             Some(holder) if holder.task_no == known.points_to => known.holder = Some(holder),

@@ -3,10 +3,11 @@
 //! The types are compared once per result. A column that may be NULL is an `Option`; any other that is NULL raises an
 //! error.
 
+use std::marker::PhantomData;
+
 use pgrx::datum::{Interval, Uuid};
 use pgrx::{FromDatum, IntoDatum, pg_sys};
 
-use super::Row;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 
@@ -26,6 +27,17 @@ impl Header {
         let oid = unsafe { pg_sys::SPI_gettypeid(self.0, n) };
         assert!(T::is_compatible_with(oid), "column {n} has type {oid:?}");
     }
+}
+
+/// A row of a result, valid while its statement's result is being mapped.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'r> {
+    /// The row itself, in the memory of the SPI frame.
+    pub(super) tuple: pg_sys::HeapTuple,
+    /// The names and types of its columns.
+    pub(super) tupdesc: pg_sys::TupleDesc,
+    /// Keeps it from outliving the result.
+    pub(super) _result: PhantomData<&'r ()>,
 }
 
 /// A row of a result whose types have been compared with those that are read.

@@ -8,8 +8,9 @@ use pgrx::pg_sys::{LockTupleMode, LockWaitPolicy, TM_Result};
 
 use super::columns::Set;
 use super::indexes::add_index_entries;
+use super::open::routine;
 use super::scan::{Access, Row, Scan};
-use super::{routine, steps};
+use super::steps;
 use crate::pg::descriptor::attribute;
 use crate::pg::{session, throw};
 

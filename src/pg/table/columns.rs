@@ -24,6 +24,7 @@ impl<T> Clone for Column<T> {
 impl<T> Copy for Column<T> {}
 
 impl<T> Column<T> {
+    /// The column at this place of a table, counted from 1. Only [`table!`] makes such.
     pub(crate) const fn new(number: i16) -> Self {
         Column { number, _type: PhantomData }
     }
@@ -36,7 +37,9 @@ impl<T> Column<T> {
 
 /// A column with a value. To be used before the memory context goes in which it was made.
 pub(crate) struct Set {
+    /// The place of the column, counted from 1.
     pub(super) number: i16,
+    /// The value, with its type.
     pub(super) value: Arg,
 }
 
@@ -91,6 +94,7 @@ macro_rules! table {
             $crate::pg::table::Partial::new($index, Number::$on as i16, $crate::pg::table::Has::$has)
         ),+)?];
 
+        /// The table, as `pg::table` knows it.
         pub(crate) static TABLE: $crate::pg::table::Table = $crate::pg::table::Table::new($name, &PARTIAL);
 
         #[allow(non_camel_case_types, clippy::upper_case_acronyms, dead_code)]
@@ -101,6 +105,7 @@ macro_rules! table {
         }
 
         $(
+            /// The column of this name, at its place in `sql/schema.sql`, which says what it holds.
             #[allow(dead_code, reason = "all are declared, so that their places are right")]
             pub(crate) const $column: $crate::pg::table::Column<$type> =
                 $crate::pg::table::Column::new(Number::$column as i16);

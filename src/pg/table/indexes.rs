@@ -3,51 +3,15 @@
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
-use super::{Table, steps};
-use crate::pg::named::Named;
-
-/// An index with rows that have something in one column only. It is not opened where no row has.
-pub(crate) struct Partial {
-    index: Named,
-    column: i16,
-    has: Has,
-}
-
-/// What a row of a partial index has in its column.
-#[derive(Clone, Copy)]
-pub(crate) enum Has {
-    Something,
-    /// Another number than 0.
-    NotZero,
-}
-
-impl Partial {
-    pub(crate) const fn new(index: &'static std::ffi::CStr, column: i16, has: Has) -> Self {
-        Partial { index: Named::new(index), column, has }
-    }
-
-    /// Whether the row belongs into the index.
-    ///
-    /// # Safety
-    /// `slot` has a row of the table, all of its columns at hand.
-    unsafe fn has(&self, slot: *mut pg_sys::TupleTableSlot) -> bool {
-        let at = usize::from(self.column.unsigned_abs()) - 1;
-        // SAFETY: as the caller says; a number that is compared with 0 is one that a datum is, not points to.
-        unsafe {
-            assert!(at < (*(*slot).tts_tupleDescriptor).natts as usize, "a table has fewer columns");
-            let given = !*(*slot).tts_isnull.add(at);
-            match self.has {
-                Has::Something => given,
-                Has::NotZero => given && (*(*slot).tts_values.add(at)).value() != 0,
-            }
-        }
-    }
-}
+use super::declared::{Partial, Table};
+use super::steps;
 
 /// The indexes of a table, open for entries. Opening one and preparing its condition takes as long as an entry does, and
 /// a table has more partial indexes than others: of these only those are opened that some row belongs into.
 pub(super) struct Indexes {
+    /// The table with those of its indexes that are open, as the executor takes it.
     pub(super) result: *mut pg_sys::ResultRelInfo,
+    /// The executor state in whose memory entries are made up; freed by [`steps::end_insertion`].
     pub(super) state: *mut pg_sys::EState,
     /// The unique indexes in which others may have the keys of new rows; empty: none.
     pub(super) arbiters: *mut pg_sys::List,
@@ -217,6 +181,7 @@ unsafe fn same_key(table: *mut pg_sys::ResultRelInfo, index: pg_sys::Oid) -> *mu
 /// Which index entries a new version of a row needs: the type is another one since PostgreSQL 16.
 #[cfg(any(feature = "pg14", feature = "pg15"))]
 pub(super) type Needed = bool;
+/// The same from PostgreSQL 16 on.
 #[cfg(not(any(feature = "pg14", feature = "pg15")))]
 pub(super) type Needed = pg_sys::TU_UpdateIndexes::Type;
 

@@ -5,8 +5,11 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::change::{fill, refuse_if_read_only, virtual_slot};
 use super::columns::Set;
+use super::declared::{Index, Table};
 use super::indexes::Indexes;
-use super::{Index, Level, Table, open, routine, steps};
+use super::look::Level;
+use super::open::{open, routine};
+use super::steps;
 use crate::pg::descriptor::attribute;
 use crate::pg::session::check_for_interrupts;
 

@@ -15,7 +15,7 @@ use pgrx::pg_sys::ItemPointerData;
 
 use super::columns::Column;
 use super::each::Number;
-use super::scan::{Key, Row, Scan};
+use super::scan::{Key, Row, Scan, block};
 use crate::pg::session;
 
 /// How many places are remembered: a number has one slot of these, and shares it.
@@ -31,6 +31,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
+    /// No place is known yet.
     pub(crate) const fn new() -> Self {
         Places { slots: [const { Cell::new((0, 0, 0)) }; SLOTS] }
     }
@@ -49,10 +50,6 @@ impl Places {
         let ip_blkid = pgrx::pg_sys::BlockIdData { bi_hi: (block >> 16) as u16, bi_lo: block as u16 };
         (of == number && ip_posid != 0).then_some(ItemPointerData { ip_blkid, ip_posid })
     }
-}
-
-pub(super) fn block(place: ItemPointerData) -> u32 {
-    u32::from(place.ip_blkid.bi_hi) << 16 | u32::from(place.ip_blkid.bi_lo)
 }
 
 impl Scan<'_> {

@@ -4,8 +4,10 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::columns::{Column, Read};
-use super::places::block;
-use super::{Index, Level, Look, Table, steps};
+use super::declared::{Index, Table};
+use super::look::{Level, Look};
+use super::open::routine;
+use super::steps;
 use crate::pg::arg::Arg;
 use crate::pg::descriptor::attribute;
 use crate::pg::row_version::{Fate, fate};
@@ -21,14 +23,17 @@ pub(crate) struct Key {
 }
 
 impl Key {
+    /// Column `column` of the index, counted from 1, is equal to the value, which is not NULL.
     pub(crate) fn eq<T: pgrx::IntoDatum>(column: i16, value: T) -> Self {
         Key { column, strategy: pg_sys::BTEqualStrategyNumber, value: Arg::new(value) }
     }
 
+    /// Column `column` of the index, counted from 1, has the value or a greater one.
     pub(crate) fn at_least<T: pgrx::IntoDatum>(column: i16, value: T) -> Self {
         Key { column, strategy: pg_sys::BTGreaterEqualStrategyNumber, value: Arg::new(value) }
     }
 
+    /// Column `column` of the index, counted from 1, has the value or a smaller one.
     pub(crate) fn at_most<T: pgrx::IntoDatum>(column: i16, value: T) -> Self {
         Key { column, strategy: pg_sys::BTLessEqualStrategyNumber, value: Arg::new(value) }
     }
@@ -92,8 +97,11 @@ impl Access {
 
 /// An index that is being looked into, with its table.
 pub(crate) struct Scan<'l> {
+    /// The look that it belongs to, with the snapshot by which rows are seen.
     pub(super) look: &'l Look,
+    /// Whether rows are read only, or changed.
     pub(super) access: Access,
+    /// The table, open and locked for that access.
     pub(super) table: pg_sys::Relation,
     /// How many pages it had when that was last asked.
     pages: u32,
@@ -113,6 +121,7 @@ pub(crate) struct Scan<'l> {
     pub(super) newer: std::cell::Cell<*mut pg_sys::TupleTableSlot>,
     /// For a version that is about to be written. Null until needed.
     pub(super) changed: std::cell::Cell<*mut pg_sys::TupleTableSlot>,
+    /// The subtransaction in which it was begun, and in which alone it is used.
     pub(super) level: Level,
 }
 
@@ -275,7 +284,7 @@ impl Scan<'_> {
         // SAFETY: the slot is one of the table's; the entry point looks into the block that the place names, which exists, and
         // finds nothing where that has no such row.
         let found = unsafe {
-            let Some(fetch) = super::routine(self.table).tuple_fetch_row_version else {
+            let Some(fetch) = routine(self.table).tuple_fetch_row_version else {
                 pgrx::error!("no fetching")
             };
             let (table, snapshot, slot) = (self.table, self.look.snapshot(), self.slot);
@@ -301,9 +310,16 @@ impl Scan<'_> {
     }
 }
 
+/// The block that a row lies in.
+pub(super) fn block(place: pg_sys::ItemPointerData) -> u32 {
+    u32::from(place.ip_blkid.bi_hi) << 16 | u32::from(place.ip_blkid.bi_lo)
+}
+
 /// A row that a scan has found, or a newer version of it.
 pub(crate) struct Row<'s> {
+    /// The scan that has found it; it cannot go on while the row is there.
     pub(super) scan: &'s Scan<'s>,
+    /// Where the row is held: a slot of the scan.
     pub(super) slot: *mut pg_sys::TupleTableSlot,
 }
 

@@ -15,20 +15,17 @@
 //! ([`tidy::patrol`]). A row too few would leave a task with a dead worker for ever. So a row is removed only by a
 //! transaction that sees that no task needs it; if that is rolled back, so is the removal.
 
+mod record;
 pub(crate) mod tidy;
 
-use std::collections::BTreeMap;
+pub(crate) use record::record;
 
+use crate::ends::before_commit;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::table::{Index, Key, Look, Places, Row, Wait, insert, look, table};
-use crate::store::before_commit;
-use crate::store::live::{Live, Place};
+use crate::store::live_row::{Live, Place};
 use crate::token::{Base, Nonce};
-use crate::wake;
-
-/// How many tasks one row has at most: so many are looked at when the row passes on or its time has come.
-const MOST_TASKS: usize = 1000;
 
 table!(c"lease":
     DEADLINE: Time,
@@ -48,28 +45,6 @@ thread_local! {
 /// The first deadline from a time on that has passed.
 pub(crate) fn first_due(look: &Look, from: Time, now: Time) -> Option<Time> {
     look.first(&BY_KEEPER, &[Key::at_least(1, from), Key::at_most(1, now)], |row| row.get(DEADLINE))
-}
-
-/// Remembers the deadlines of tasks granted or extended under one base.
-pub(crate) fn record(granted: &[(Time, TaskNo)], base: Base) {
-    let mut by_deadline: BTreeMap<Time, Vec<TaskNo>> = BTreeMap::new();
-    for (deadline, task_no) in granted {
-        if *deadline != Time::INFINITY {
-            by_deadline.entry(*deadline).or_default().push(*task_no);
-        }
-    }
-    let mut rows = 0;
-    for (deadline, task_nos) in by_deadline {
-        for some in task_nos.chunks(MOST_TASKS) {
-            append(deadline, base, some.to_vec());
-            rows += 1;
-        }
-        wake::timer(deadline);
-        wake::due(deadline);
-    }
-    if rows > 0 {
-        tidy::patrol(rows, base.0);
-    }
 }
 
 /// Appends a row for tasks of one base, one of which becomes its keeper.
@@ -92,8 +67,11 @@ fn by_chance(base: Base, many: usize) -> usize {
 /// A task that is not held any more under the deadline that it had.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
+    /// The task that was held.
     pub(crate) task_no: TaskNo,
+    /// The nonce of its grant, from which the base of the lease follows; [`Nonce::NONE`]: it had no lease.
     pub(crate) nonce: Nonce,
+    /// The deadline that it had; infinity: it had no lease.
     pub(crate) deadline: Time,
 }
 

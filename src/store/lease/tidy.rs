@@ -6,11 +6,11 @@ use std::collections::{HashMap, HashSet};
 use pgrx::pg_sys::{self, ItemPointerData};
 
 use super::{TABLE, append};
+use crate::ends::before_commit;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Record, Statement, sql};
 use crate::pg::table::pages_of;
-use crate::store::before_commit;
 use crate::token::{Base, Nonce, in_pieces};
 
 /// A row of `lease` whose keeper has left it.
@@ -63,7 +63,7 @@ static STILL_HELD: Statement<(&[TaskNo], &[Nonce]), (TaskNo, Nonce, Time)> = Sta
 );
 
 /// By their place: nothing that a snapshot of this call has seen gives its place to another row before the call ends.
-static REMOVE: Statement<&[ItemPointerData], (Base, TaskNo)> = Statement::new(
+static REMOVE_ROWS: Statement<&[ItemPointerData], (Base, TaskNo)> = Statement::new(
     c"DELETE FROM taskq.lease d
        WHERE d.ctid = ANY (ARRAY(SELECT l.ctid FROM taskq.lease l WHERE l.ctid = ANY ($1) FOR UPDATE SKIP LOCKED))
       RETURNING d.base, d.keeper_no",
@@ -75,7 +75,7 @@ pub(crate) fn remove(rows: Vec<ItemPointerData>) -> HashSet<(Base, TaskNo)> {
     if rows.is_empty() {
         return HashSet::new();
     }
-    REMOVE.query(rows).into_iter().collect()
+    REMOVE_ROWS.query(rows).into_iter().collect()
 }
 
 /// Removes the rows that no task needs any more, and hands on those that some need.

@@ -3,9 +3,10 @@
 use crate::number::{Position, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
-use crate::store::ready::Freed;
+use crate::store::freed::Freed;
 use pgrx::datum::Interval;
 
+/// Removes the entries of these tasks.
 pub(crate) static REMOVE: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.run r WHERE r.task_no = ANY ($1)");
 
@@ -57,6 +58,7 @@ pub(crate) static MOVE_INTO_LANES: Statement<(i32, i32, bool, i32, Position)> = 
        WHERE r.task_no = m.task_no AND r.grantable AND r.lane = 0",
 );
 
+/// Adds to what these tasks have of dependencies, and of such as have aborted; both may be negative.
 pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
     c"UPDATE taskq.run r SET dependencies = r.dependencies + $2, failures = r.failures + $3
        WHERE r.task_no = ANY ($1)",
@@ -101,6 +103,8 @@ pub(crate) static SET_RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[Task
         FROM ready AS r WHERE d.task_no = r.task_no AND d.grantable",
 );
 
+/// Entries whose try has ended with its deadline are grantable again, behind those of their priority; returns
+/// their actions. The token stays, for a worker that comes late.
 pub(crate) static REQUEUE: Statement<&[TaskNo], i32> = Statement::new(
     c"UPDATE taskq.run r
          SET grantable = true, limited = false, keyed = false,
@@ -109,6 +113,8 @@ pub(crate) static REQUEUE: Statement<&[TaskNo], i32> = Statement::new(
       RETURNING r.action_no",
 );
 
+/// A task whose deadline has passed, and that has not been granted since, is held again: until when, by which
+/// worker, and whether with slots.
 pub(crate) static HOLD_AGAIN: Statement<(TaskNo, Time, &str, bool)> = Statement::new(
     c"UPDATE taskq.run r SET deadline = $2, actor_id = $3, grantable = false, aside = NULL, limited = $4
        WHERE r.task_no = $1",

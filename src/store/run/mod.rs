@@ -13,7 +13,7 @@ use crate::pg::session::{self, check_for_interrupts};
 use crate::pg::table::{self, Change, Index, Key, LockStrength, Look, Places, Row, Set, Wait, look, table};
 use crate::pg::throw;
 use crate::store::lease::Left;
-use crate::store::live::Live;
+use crate::store::live_row::Live;
 use crate::token::Nonce;
 pub(crate) use run_time::{Extended, end_of_run_time, within_run_time};
 
@@ -148,17 +148,29 @@ pub(crate) fn first_grantable_within(
 
 /// A task that nothing blocks, as it begins here.
 pub(crate) struct Entry {
+    /// The number of the task.
     pub(crate) task_no: TaskNo,
+    /// Where it stands among the entries of its priority.
     pub(crate) position: Position,
+    /// The number that stands for its action.
     pub(crate) action_no: i32,
+    /// Higher ones are granted first.
     pub(crate) priority: i32,
+    /// The lane of its group; [`Lane::NONE`]: it has none, or nothing asks for lanes.
     pub(crate) lane: Lane,
+    /// Tries so far.
     pub(crate) tries: i32,
+    /// How many of its dependencies have aborted.
     pub(crate) failures: i32,
+    /// How many dependencies it has in all.
     pub(crate) dependencies: i32,
+    /// It has a group, a workgroup or a merge key.
     pub(crate) gated: bool,
+    /// The lease of its grants; `None`: what its action says, else the setting.
     pub(crate) max_duration: Option<Interval>,
+    /// The longest that a try of it lasts; `None`: what its action says.
     pub(crate) max_run_time: Option<Interval>,
+    /// Stands for its action, group and merge key; `None`: it has no merge key.
     pub(crate) key_hash: Option<i64>,
 }
 
@@ -195,10 +207,15 @@ pub(crate) fn insert(entries: impl Iterator<Item = Entry>) {
 
 /// What a grant makes of an entry.
 pub(crate) struct Grant<'a> {
+    /// The secret part of the token.
     pub(crate) nonce: Nonce,
+    /// Tries so far, this one included.
     pub(crate) tries: i32,
+    /// When it is granted.
     pub(crate) granted_at: Time,
+    /// When the lease ends; infinity: never.
     pub(crate) deadline: Time,
+    /// The name of the worker that gets it.
     pub(crate) actor_id: &'a str,
     /// It holds slots.
     pub(crate) limited: bool,
@@ -336,8 +353,11 @@ fn same_place(one: &Row, other: &Row) -> bool {
 
 /// An entry that this transaction has locked.
 pub(crate) struct Locked {
+    /// The row as it is now.
     pub(crate) live: Live,
+    /// The number that stands for its action.
     pub(crate) action_no: i32,
+    /// A claim may take it: no grant holds it, and it is not set aside.
     pub(crate) grantable: bool,
 }
 
@@ -369,7 +389,7 @@ fn locked(row: &Row) -> Locked {
 fn live(row: &Row) -> Live {
     Live {
         task_no: row.get(TASK_NO),
-        place: crate::store::live::Place::Run { nonce: row.get(NONCE) },
+        place: crate::store::live_row::Place::Run { nonce: row.get(NONCE) },
         tries: row.get(TRIES),
         failures: row.get(FAILURES),
         dependencies: row.get(DEPENDENCIES),

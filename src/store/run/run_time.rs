@@ -8,7 +8,9 @@ use crate::store::lease::Left;
 
 /// A performance that was given more time: the deadline that it had, and the one that it has.
 pub(crate) struct Extended {
+    /// The task, and the deadline that it had.
     pub(crate) left: Left,
+    /// The deadline that it has now.
     pub(crate) deadline: Time,
 }
 

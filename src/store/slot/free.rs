@@ -2,6 +2,7 @@
 
 use pgrx::pg_sys::Oid;
 
+use super::ask::{Ask, columns};
 use super::known;
 use super::limit::{Limit, lockable};
 use crate::number::Position;
@@ -9,26 +10,8 @@ use crate::pg::clock::wall;
 use crate::pg::session::{assign_transaction_id, has_transaction_id};
 use crate::pg::statement::{Statement, record};
 use crate::store::decided::Look;
-use crate::store::numbers;
+use crate::store::positions;
 use crate::wake;
-
-/// How many slots of a limit a call wants.
-pub(crate) struct Ask {
-    pub(crate) limit: Limit,
-    /// The limit.
-    pub(crate) most: i32,
-    pub(crate) wanted: i32,
-}
-
-/// Columns of several [`Ask`]s, for `unnest`.
-fn columns(asks: &[&Ask]) -> (Vec<String>, Vec<String>, Vec<i32>, Vec<i32>) {
-    (
-        asks.iter().map(|a| a.limit.group.clone()).collect(),
-        asks.iter().map(|a| a.limit.action.clone()).collect(),
-        asks.iter().map(|a| a.most).collect(),
-        asks.iter().map(|a| a.wanted).collect(),
-    )
-}
 
 record! {
     /// A slot that [`FREE`] has found, or that there is none.
@@ -211,8 +194,8 @@ fn free(asks: &[&Ask]) -> Vec<Vec<Position>> {
         firsts[ask] = row.first;
     }
     if let Some(row) = rows.first() {
-        let files = (row.rows, numbers::file_of_positions());
-        let look = Look { last_position: numbers::last_position(), files, xmin: looked.xmin, at: wall() };
+        let files = (row.rows, positions::file_of_positions());
+        let look = Look { last_position: positions::last_position(), files, xmin: looked.xmin, at: wall() };
         known::advance(asks, &firsts, &look, looked.pages, had_id);
     }
     for ((slots, above), ask) in slots.iter_mut().zip(above).zip(asks) {

@@ -32,6 +32,7 @@ impl Limit {
         Limit { action: String::new(), group: group.to_owned() }
     }
 
+    /// Whether slots are made when they are first needed; those of an action are made with the limit.
     pub(super) fn made_when_needed(&self) -> bool {
         !self.group.is_empty()
     }

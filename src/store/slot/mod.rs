@@ -18,6 +18,7 @@
 //! claim would have to count them while others make some. To remember where the live versions are helps only the
 //! backend that was the last to change them.
 
+mod ask;
 pub(crate) mod backfill;
 mod concerned;
 mod free;
@@ -28,17 +29,20 @@ mod limit;
 use crate::number::{Position, TaskNo};
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
+pub(crate) use ask::Ask;
 pub(crate) use concerned::{concerned, wake};
-pub(crate) use free::{Ask, any_free, lock_free};
+pub(crate) use free::{any_free, lock_free};
 pub(crate) use full_lanes::full_lanes;
 use limit::lockable;
 pub(crate) use limit::{Limit, MOST_SLOTS, keep_from_making};
 
 /// A slot that this transaction has locked, and whose it is to be.
 pub(crate) struct Assignment<'a> {
+    /// The limit that the slot is of.
     pub(crate) limit: &'a Limit,
     /// That of no other slot.
     pub(crate) position: Position,
+    /// The task whose performance occupies it.
     pub(crate) task_no: TaskNo,
 }
 
@@ -112,5 +116,6 @@ pub(crate) fn tidy(groups: &[String]) {
     }
 }
 
+/// Removes the free slots of all limits of an action.
 pub(crate) static REMOVE_FREE: Statement<&str> =
     Statement::new(c"DELETE FROM taskq.slot l WHERE l.name = $1 AND l.task_no IS NULL");

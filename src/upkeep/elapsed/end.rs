@@ -6,22 +6,21 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::ItemPointerData;
 
-use super::holders;
 use super::leases::{Elapsed, Task};
+use super::lock::lock;
 use crate::allowance::Allowance;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
-use crate::pg::statement::{Statement, sql};
 use crate::returns::tries::{Allowed, TryEnd};
+use crate::settle::merge_keys;
 use crate::settle::settle;
-use crate::store::contradiction;
+use crate::store::announce::announce;
 use crate::store::lease::{append, tidy};
-use crate::store::live::{InRun, Live, in_run};
+use crate::store::live::Live;
 use crate::store::run::changes;
-use crate::store::slot;
-use crate::store::{aside, attempts, merge_key, ready};
-use crate::token::{Nonce, in_pieces};
+use crate::store::{aside, attempts, contradiction, slot};
+use crate::token::Nonce;
 
 /// What was done with the leases of a window.
 #[derive(Default)]
@@ -169,89 +168,6 @@ fn look_again(aside: &[(TaskNo, Nonce)]) -> bool {
     !aside.is_empty() && aside::look_again(aside)
 }
 
-/// Whether the performance of a row of `run`, named `r`, is held, and its deadline has passed.
-macro_rules! overdue {
-    ($now:literal) => {
-        concat!("NOT r.grantable AND r.aside IS NULL AND r.deadline <= ", $now)
-    };
-}
-pub(super) use overdue;
-
-/// Those that hold no merge key, read or locked. What a holder's end needs besides is for [`holders`].
-macro_rules! overdue_tries {
-    ($end:literal) => {
-        Statement::new(sql!(
-            "SELECT ",
-            in_run!(),
-            " FROM taskq.run r
-               WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND NOT r.keyed AND ",
-            overdue!("$3"),
-            $end
-        ))
-    };
-}
-static LOCK: Statement<(&[TaskNo], &[Nonce], Time, i64), InRun> =
-    overdue_tries!(" LIMIT $4 FOR UPDATE SKIP LOCKED");
-static LOOK: Statement<(&[TaskNo], &[Nonce], Time), InRun> = overdue_tries!("");
-static LOCK_STAYING: Statement<(&[TaskNo], &[Nonce], Time), InRun> =
-    overdue_tries!(" FOR NO KEY UPDATE SKIP LOCKED");
-static KEYED: Statement<(&[TaskNo], &[Nonce], Time), TaskNo> = Statement::new(sql!(
-    "SELECT r.task_no FROM taskq.run r
-       WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND r.keyed AND ",
-    overdue!("$3")
-));
-
-/// Locks those of the tasks that are still overdue and not locked by another transaction, `most` of them, with all that the
-/// end of their tries concerns.
-fn lock(held: &[(TaskNo, Nonce)], most: usize, now: Time) -> Vec<Live> {
-    let (mut keyed, mut locked): (Vec<TaskNo>, Vec<Live>) = (Vec::new(), Vec::new());
-    for (task_nos, nonces) in in_pieces(held.iter().copied()) {
-        let room = most - locked.len();
-        if room == 0 {
-            return locked;
-        }
-        keyed.extend(KEYED.query((task_nos.as_slice(), nonces.as_slice(), now)));
-        let most = i64::try_from(room).unwrap_or(i64::MAX);
-        let free = LOCK.map((task_nos.as_slice(), nonces.as_slice(), now, most), |InRun(live)| live);
-        let (missing, room) = (task_nos.len() - free.len(), room - free.len());
-        let linked = if missing > 0 && room > 0 {
-            lock_linked(&task_nos, &nonces, &free, room, now)
-        } else {
-            Vec::new()
-        };
-        locked.extend(free.into_iter().chain(linked));
-    }
-    let mut keyed = keyed.as_slice();
-    while locked.len() < most && !keyed.is_empty() {
-        let (some, others) = keyed.split_at(keyed.len().min(most - locked.len()));
-        locked.extend(holders::lock(some.to_vec(), now));
-        keyed = others;
-    }
-    locked
-}
-
-/// Of these tasks but for the `free` ones, those that go on to another try: their rows stay. An open insertion of a dependent
-/// keeps what it waits for from going (FOR KEY SHARE), and is in the way of an end only.
-fn lock_linked(task_nos: &[TaskNo], nonces: &[Nonce], free: &[Live], most: usize, now: Time) -> Vec<Live> {
-    let free: HashSet<TaskNo> = free.iter().map(|live| live.task_no).collect();
-    let mut others = LOOK.map((task_nos, nonces, now), |InRun(live)| live);
-    others.retain(|live| !free.contains(&live.task_no));
-    let going_on = |others: &mut Vec<Live>| {
-        let allowed = Allowed::of(others.iter().map(|live| (live, TryEnd::TimedOut)));
-        others.retain(|live| allowed.end(live, TryEnd::TimedOut, None).is_none());
-        others.truncate(most);
-    };
-    going_on(&mut others);
-    if others.is_empty() {
-        return others;
-    }
-    let others: Vec<TaskNo> = others.iter().map(|live| live.task_no).collect();
-    let mut locked = LOCK_STAYING.map((others, nonces, now), |InRun(live)| live);
-    // The number of tries may have been changed meanwhile.
-    going_on(&mut locked);
-    locked
-}
-
 /// The try of each has ended: on to the next one, or to an abort if that was the last.
 fn end_tries(locked: Vec<Live>, now: Time) {
     if locked.is_empty() {
@@ -275,9 +191,9 @@ fn end_tries(locked: Vec<Live>, now: Time) {
             now,
         );
         let holders: Vec<TaskNo> = left.iter().filter(|l| l.keyed).map(|l| l.task_no).collect();
-        merge_key::given_back(&holders);
+        merge_keys::given_back(&holders);
         let left: Vec<TaskNo> = left.iter().map(|l| l.task_no).collect();
-        ready::announce(&changes::REQUEUE.query(left));
+        announce(&changes::REQUEUE.query(left));
     }
     if !endings.is_empty() {
         changes::REMOVE.execute(endings.iter().map(|ending| ending.task_no).collect::<Vec<_>>());

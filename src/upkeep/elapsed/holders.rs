@@ -8,22 +8,16 @@
 
 use std::collections::HashSet;
 
-use super::end::overdue;
+use super::overdue::LOCK_OVERDUE_HOLDERS;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::pg::statement::{Statement, sql};
+use crate::pg::statement::Statement;
 use crate::pg::subtransaction;
-use crate::store::live::{InRun, Live, in_run};
-use crate::store::merge_key::MergeKey;
+use crate::store::live::Live;
+use crate::store::live_row::InRun;
+use crate::store::reason::MergeKey;
 
-static RUN: Statement<(&[TaskNo], Time), InRun> = Statement::new(sql!(
-    "SELECT ",
-    in_run!(),
-    " FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.keyed AND ",
-    overdue!("$2"),
-    " FOR UPDATE SKIP LOCKED"
-));
-static KEYS: Statement<&[TaskNo], (TaskNo, MergeKey)> = Statement::new(
+static LOCK_KEYS: Statement<&[TaskNo], (TaskNo, MergeKey)> = Statement::new(
     c"SELECT m.holder_no, m.action, m.group_id, m.key FROM taskq.merge_key m WHERE m.holder_no = ANY ($1)
          FOR NO KEY UPDATE SKIP LOCKED",
 );
@@ -59,7 +53,7 @@ pub(super) fn lock(mut task_nos: Vec<TaskNo>, now: Time) -> Vec<Live> {
 
 /// All of them, or which of them others have in hand.
 fn try_lock(task_nos: &[TaskNo], now: Time) -> Result<Vec<Live>, HashSet<TaskNo>> {
-    let locked = RUN.map((task_nos, now), |InRun(live)| live);
+    let locked = LOCK_OVERDUE_HOLDERS.map((task_nos, now), |InRun(live)| live);
     let mut busy: HashSet<TaskNo> = task_nos.iter().copied().collect();
     locked.iter().for_each(|live| {
         busy.remove(&live.task_no);
@@ -67,7 +61,7 @@ fn try_lock(task_nos: &[TaskNo], now: Time) -> Result<Vec<Live>, HashSet<TaskNo>
     let holders: Vec<TaskNo> = locked.iter().map(|live| live.task_no).collect();
     let mut without_key: HashSet<TaskNo> = holders.iter().copied().collect();
     let (mut with_key, mut keys) = (Vec::new(), Vec::new());
-    for (holder, key) in KEYS.query(holders) {
+    for (holder, key) in LOCK_KEYS.query(holders) {
         without_key.remove(&holder);
         with_key.push(holder);
         keys.push(key);

@@ -25,11 +25,13 @@ pub(super) struct Elapsed {
 /// A task under a lease.
 #[derive(Clone, Copy)]
 pub(super) struct Task {
+    /// The number of the task.
     pub(super) task_no: TaskNo,
     action_no: i32,
 }
 
 impl Task {
+    /// Whether it is of one of these actions.
     pub(super) fn is_of(&self, action_nos: &[i32]) -> bool {
         action_nos.contains(&self.action_no)
     }
@@ -41,7 +43,7 @@ impl Task {
 ///
 /// Walks `lease_deadline_idx`, from a deadline and keeper on, up to so many leases or tasks, one lease at least, and asks the
 /// tasks. Locks nothing.
-static LOOK: Statement<(Time, Time, TaskNo, i32, i64), Elapsed> = Statement::new(
+static PASSED_LEASES: Statement<(Time, Time, TaskNo, i32, i64), Elapsed> = Statement::new(
     c"SELECT l.place, l.deadline, l.keeper_no, l.base, l.tasks, t.overdue, t.their_actions, t.aside, t.actions_of_those
         FROM (SELECT l.*, sum(l.tasks) OVER (ORDER BY l.deadline, l.keeper_no ROWS UNBOUNDED PRECEDING) - l.tasks AS before
                 FROM (SELECT l.ctid AS place, l.deadline, l.keeper_no, l.base, l.others,
@@ -83,10 +85,12 @@ impl Record for Elapsed {
 }
 
 impl Elapsed {
+    /// Where its row lies, for removing it.
     pub(super) fn row(&self) -> ItemPointerData {
         self.row
     }
 
+    /// The deadline that has passed.
     pub(super) fn deadline(&self) -> Time {
         self.deadline
     }
@@ -101,6 +105,7 @@ impl Elapsed {
         self.overdue.is_empty() && self.aside.is_empty()
     }
 
+    /// The tasks that still need it: those that are overdue, then those that are set aside.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
         self.overdue.iter().chain(&self.aside)
     }
@@ -121,13 +126,15 @@ impl Elapsed {
 
 /// What one statement has looked at.
 pub(super) struct Window {
+    /// The leases, earliest deadline first.
     pub(super) leases: Vec<Elapsed>,
     /// There may be leases behind these.
     pub(super) is_cut: bool,
 }
 
-/// How many leases one statement looks at, and how many one call.
+/// How many leases one statement looks at.
 const LEASES: usize = 200;
+/// How many leases one call looks at.
 pub(super) const MOST: usize = 10_000;
 
 /// Of how many tasks they are. Few at first: it has to be short, and where many call, each sees what others are at.
@@ -141,7 +148,7 @@ pub(super) fn windows(start: Time, now: Time, most: usize) -> impl Iterator<Item
     (0..most / LEASES).map_while(move |_| {
         let (deadline, keeper) = from?;
         check_for_interrupts();
-        let leases: Vec<Elapsed> = LOOK.query((now, deadline, keeper, LEASES as i32, tasks as i64));
+        let leases: Vec<Elapsed> = PASSED_LEASES.query((now, deadline, keeper, LEASES as i32, tasks as i64));
         let seen: usize = leases.iter().map(|lease| lease.tasks).sum();
         let is_cut = leases.len() == LEASES || seen >= tasks;
         from = leases.last().filter(|_| is_cut).map(|l| (l.deadline, l.keeper));

@@ -1,7 +1,8 @@
 //! Leases whose time has come.
 //!
 //! A task whose deadline has passed goes to the end of its priority *with its token*: until it is granted
-//! again, a late return still succeeds. If that was its last try it is aborted instead.
+//! again, or rides on another task with its merge key, a late return still succeeds. If that was its last try, or the
+//! last deadline that it may miss, it is aborted instead.
 //!
 //! Nothing is waited for. A task whose row another transaction has locked just now, to return or extend it or to make
 //! another depend on it, and one whose merge key or riders are locked, are looked at again a second later.
@@ -9,6 +10,8 @@
 mod end;
 mod holders;
 mod leases;
+mod lock;
+mod overdue;
 mod passed_by;
 mod walk;
 

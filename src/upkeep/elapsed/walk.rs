@@ -14,6 +14,7 @@ use crate::store::contradiction;
 
 /// A call for some actions, and how much it does.
 pub(crate) struct Caller<'a> {
+    /// The actions that it asks for.
     pub(crate) action_nos: &'a [i32],
     /// So many tasks of its own actions; with these it has enough.
     pub(crate) own: usize,

@@ -24,8 +24,11 @@ record! {
     /// An edge between two stored tasks.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(super) struct Link {
+        /// The task that is waited for.
         pub(super) after: TaskNo,
+        /// The task that waits.
         pub(super) run: TaskNo,
+        /// As `dependency.condition` stores it: `c`, `s` or `a`.
         pub(super) condition: i8,
     }
 }
@@ -73,8 +76,11 @@ pub(super) fn reach(from: TaskNo, way: Way, most: usize) -> (Vec<(TaskNo, i32)>,
 /// A task as it is shown.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
+    /// The id of the task.
     pub(super) id: String,
+    /// The name of its action.
     pub(super) action: String,
+    /// Its state, as the view `taskq.tasks` has it.
     pub(super) state: String,
     /// What the state does not tell: "skipped" of one that is aborted since there was no need of it; "suspended" and "signal" of such as
     /// are blocked.

@@ -15,7 +15,10 @@ use crate::wake::lately;
 /// What a look has come to.
 #[derive(Default)]
 pub(super) struct Look {
+    /// What the call was granted so far.
     pub(super) grants: Vec<Grant>,
+    /// The actions that it asks for, in the order of their numbers, as they were when they were last looked
+    /// up.
     pub(super) actions: Vec<Action>,
     /// There are settled tasks whose retention is over.
     pub(super) expired: bool,
@@ -27,6 +30,7 @@ impl Look {
         Look { actions: actions::for_claim(&request.actions), ..Look::default() }
     }
 
+    /// The numbers of the actions, in ascending order.
     pub(super) fn action_nos(&self) -> Vec<i32> {
         self.actions.iter().map(|a| a.action_no).collect()
     }

@@ -1,9 +1,9 @@
 //! Trying every interleaving of a model.
 //!
 //! What may never be is checked by [stateright], breadth first, so that what it finds is a shortest schedule. What must
-//! come is checked here: stateright's own `eventually` does not see cycles, and a protocol whose members nap and look again
-//! is full of them. From every state there has to be a way to an end (so nobody naps for ever, as long as everybody who
-//! can go on does go on in the end), and in an end nothing may be left lying.
+//! come is checked here: stateright's own `eventually` does not see cycles, and a protocol whose members nap and look
+//! again is full of them. From every state there has to be a way to an end: no member naps for ever, as long as every
+//! member that can go on does go on in the end. And in an end nothing may be left lying.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -12,22 +12,22 @@ use std::hash::Hash;
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-/// A protocol: a database, those who work on it, and what each may do next.
+/// A protocol: a database, its members, and what each may do next.
 pub trait Protocol: Clone + Send + Sync + 'static {
-    /// Everything that anybody could look at.
+    /// Everything that a member could look at.
     type State: Clone + Debug + Eq + Hash + Send + Sync;
-    /// What somebody does in one instant, named as in the source.
+    /// What a member does in one instant, named as in the source.
     type Step: Clone + Debug + PartialEq + Send + Sync;
 
     /// Where everything begins.
     fn begin(&self) -> Self::State;
-    /// Who can do what.
+    /// Which steps can be made.
     fn steps(&self, state: &Self::State) -> Vec<Self::Step>;
     /// What comes of it.
     fn step(&self, state: &Self::State, step: &Self::Step) -> Self::State;
     /// What may never be.
     fn broken(&self, state: &Self::State) -> Option<&'static str>;
-    /// What is left lying in a state in which nobody can do anything any more.
+    /// What is left lying in a state in which no member can do anything any more.
     fn left_lying(&self, end: &Self::State) -> Option<&'static str>;
 }
 
@@ -161,7 +161,7 @@ fn in_the_end<P: Protocol>(protocol: &P) -> Result<usize, Failure> {
     match ending.iter().position(|ending| !ending) {
         None => Ok(all.len()),
         Some(at) => Err(Failure {
-            what: "from here on there is no end, whatever anybody does".to_owned(),
+            what: "from here on there is no end, whatever the members do".to_owned(),
             schedule: schedule(&all, at),
         }),
     }

@@ -63,7 +63,7 @@ impl Model {
     }
 
     fn has_cycle_among(&self, mut waiting: BTreeSet<Key>) -> bool {
-        // Take away every task that waits for none of the others; whoever stays is in a cycle or behind one.
+        // Take away every task that waits for none of the others; a task that stays is in a cycle or behind one.
         loop {
             let free: Vec<Key> = waiting
                 .iter()

@@ -94,7 +94,7 @@ impl Model {
         blocked.into_iter().filter(|key| !self.tasks[key].blocked).collect()
     }
 
-    /// Nobody overtakes: neither within the call, nor one who was left out.
+    /// No task overtakes another: neither within the call, nor one that was left out.
     fn check_order<'a>(
         &self,
         granted: &[Key],

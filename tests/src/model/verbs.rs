@@ -59,7 +59,7 @@ impl Model {
             }
             inserted.push(task);
         }
-        // The old ones first, all at once: who waited for them hears of an abort.
+        // The old ones first, all at once: a task that waited for them hears of an abort.
         let old: BTreeSet<Key> = inserted.iter().filter_map(|task| self.ids.get(&task.id).copied()).collect();
         let old: Vec<Key> = old.into_iter().collect();
         for key in &old {

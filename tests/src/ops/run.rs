@@ -95,7 +95,7 @@ impl Pair {
         self.model.own(actor, max_tasks as usize, actions, lease, &granted)
     }
 
-    /// The grant of this number; before the first one, a token that nobody was ever given.
+    /// The grant of this number; before the first one, a token that no worker was ever given.
     fn grant(&self, number: usize) -> (String, Uuid) {
         // The latest are the likeliest to be alive.
         let latest = self.grants.len().min(4);

@@ -1,11 +1,11 @@
-//! `TQ002` says how the task stands that is in the way: whoever takes ids from business keys meets, as a rule, one that is
-//! long done and only kept.
+//! `TQ002` says how the task stands that is in the way: a producer that makes ids from business keys meets, as a rule,
+//! one that is long done and only kept.
 
 use serde_json::json;
 use taskq_tests::{Db, Progress, refused};
 
 #[test]
-fn an_id_in_use_is_told_with_the_state_of_its_task() {
+fn the_error_of_an_id_in_use_says_how_its_task_stands() {
     let db = Db::new();
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
@@ -46,7 +46,7 @@ fn an_id_in_use_is_told_with_the_state_of_its_task() {
 }
 
 #[test]
-fn a_unique_key_that_is_held_is_told_with_the_state_of_its_holder() {
+fn the_error_of_a_unique_key_in_use_says_how_its_holder_stands() {
     let db = Db::new();
     let mut session = db.connect();
     let unique = json!({"key": "k", "on_conflict": "error"});
@@ -64,7 +64,7 @@ fn a_unique_key_that_is_held_is_told_with_the_state_of_its_holder() {
 }
 
 #[test]
-fn who_waited_for_the_other_insert_is_told_as_well() {
+fn an_insert_that_waited_for_another_gets_the_same_error() {
     let db = Db::new();
     let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
     first.run("BEGIN; SELECT taskq.insert_task('a', 'x')");

@@ -192,7 +192,7 @@ fn the_hint_is_about_the_object_or_the_value_in_question() {
 }
 
 #[test]
-fn a_setting_that_is_no_json_is_told_to_be_none() {
+fn the_error_of_a_setting_that_is_no_json_says_so() {
     let db = Db::new();
     let mut session = db.connect();
     // With the library loaded: without it, a setting is any text.
@@ -259,7 +259,7 @@ fn an_array_is_no_object_by_the_places_of_its_keys() {
 }
 
 #[test]
-fn json_that_was_encoded_twice_is_told() {
+fn the_error_of_json_that_was_encoded_twice_says_so() {
     let db = Db::new();
     let mut session = db.connect();
     let text = json!(json!([{"id": "a", "action": "x"}]).to_string());
@@ -271,7 +271,7 @@ fn json_that_was_encoded_twice_is_told() {
 }
 
 #[test]
-fn what_is_wrong_with_one_of_many_returns_is_told_with_its_place() {
+fn the_error_of_one_of_many_returns_says_at_which_place_it_is() {
     let db = Db::new();
     let mut session = db.connect();
     for (wrong, sqlstate, naming) in [
@@ -293,7 +293,7 @@ fn what_is_wrong_with_one_of_many_returns_is_told_with_its_place() {
 }
 
 #[test]
-fn what_is_no_code_of_a_return_is_told_with_the_four_codes() {
+fn the_error_of_a_wrong_status_code_lists_the_four_codes() {
     let db = Db::new();
     let mut session = db.connect();
     session.run("SELECT taskq.insert_task('a', 'x')");
@@ -357,7 +357,7 @@ fn a_long_id_is_not_repeated() {
 
 /// An argument of `insert_task` that is no key.
 #[test]
-fn retention_aborted_is_told_where_it_belongs() {
+fn the_error_of_the_key_retention_aborted_says_where_it_belongs() {
     let db = Db::new();
     let mut session = db.connect();
     let tasks = json!([{"action": "x", "retention_aborted": "1 day"}]);

@@ -106,7 +106,7 @@ fn counts_agree_with_what_there_is() {
     let grouped = "SELECT concat_ws(' ', action, state, count(*)) FROM taskq.tasks WHERE group_id = 'g' GROUP BY action, state ORDER BY 1";
     assert_eq!(session.all::<String>(of_group), session.all::<String>(grouped));
     assert_eq!(
-        session.one::<i64>("SELECT sum(count)::bigint FROM taskq.count_tasks(ids => '{x0,y1,nobody}')"),
+        session.one::<i64>("SELECT sum(count)::bigint FROM taskq.count_tasks(ids => '{x0,y1,absent}')"),
         2
     );
     let oldest = "SELECT action || ' ' || oldest_ready FROM taskq.stats WHERE ready > 0 ORDER BY 1";

@@ -27,7 +27,7 @@ const CALLS: &[&str] = &[
     "SELECT * FROM taskq.return_tasks(returns => '[]')",
     "SELECT taskq.release_tasks(task_ids => '{a}', actors => '{ann}', actions => '{x}', status => 'gone')",
     "SELECT taskq.retry_tasks(causes => '{tries}', settled_since => now(), settled_until => now(), max_tasks => 1)",
-    "SELECT taskq.rerun_tasks(task_ids => '{nobody}', downstream => false)",
+    "SELECT taskq.rerun_tasks(task_ids => '{absent}', downstream => false)",
     "SELECT * FROM taskq.own_tasks('ann', 0, '{x}', with_results => true, with_steps => true)",
     "SELECT * FROM taskq.wait_for_task(task_id => 'a', timeout => interval '0')",
     "SELECT taskq.add_dependencies(dependencies => '[]')",
@@ -43,8 +43,8 @@ const CALLS: &[&str] = &[
     "SELECT * FROM taskq.count_tasks(actions => '{x}', ids => '{a}', states => '{ready}')",
     "SELECT taskq.set_action(action => 'x', fair => true, max_per_group => 2)",
     "SELECT taskq.set_group(group_id => 'g', max_concurrency => 2, weight => 3, clear => '{}')",
-    "SELECT taskq.cancel_tasks(task_ids => '{nobody}', status => 'no longer wanted')",
-    "SELECT taskq.delete_tasks(task_ids => '{nobody}')",
+    "SELECT taskq.cancel_tasks(task_ids => '{absent}', status => 'no longer wanted')",
+    "SELECT taskq.delete_tasks(task_ids => '{absent}')",
 ];
 
 #[test]

@@ -1,5 +1,5 @@
-//! What a call cannot do, but does not fail of, is said by a NOTICE with DETAIL and HINT: a pause of an action that nobody
-//! knows, an argument that does nothing, a wait that nobody else can end.
+//! What a call cannot do, but does not fail of, is said by a NOTICE with DETAIL and HINT: a pause of an action that has
+//! never had a task, an argument that does nothing, a wait that no other session can end.
 //!
 //! On wrong code the typing error looks like success, the result is missed much later, and the sleeper sleeps on. Where
 //! nothing is wrong nothing is said: a notice per return would fill the logs of every worker.
@@ -40,7 +40,7 @@ impl Ear {
 }
 
 #[test]
-fn pausing_an_action_that_nobody_knows_is_noticed() {
+fn to_pause_an_action_that_never_had_a_task_gives_a_notice() {
     let db = Db::new();
     let mut ear = Ear::new(&db);
     ear.session.insert(json!([{"id": "a", "action": "make"}])).unwrap();
@@ -82,7 +82,7 @@ fn an_argument_that_does_nothing_beside_the_code_is_noticed() {
 }
 
 #[test]
-fn a_wait_that_nobody_else_can_end_is_noticed() {
+fn a_wait_that_no_other_session_can_end_gives_a_notice() {
     let db = Db::new();
     let mut ear = Ear::new(&db);
     let own = "this call waits for a task of its own transaction";

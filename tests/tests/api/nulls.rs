@@ -62,10 +62,10 @@ const NONE_COUNTED: &[&str] = &[
     "SELECT taskq.add_dependencies('{}'::text[], '{}'::text[])",
     "SELECT taskq.delete_tasks('{}')",
     "SELECT taskq.delete_tasks(ARRAY[NULL]::text[])",
-    "SELECT taskq.delete_tasks('{nobody}')",
+    "SELECT taskq.delete_tasks('{absent}')",
     "SELECT taskq.cancel_tasks('{}')",
     "SELECT taskq.cancel_tasks(ARRAY[NULL]::text[])",
-    "SELECT taskq.cancel_tasks('{nobody}')",
+    "SELECT taskq.cancel_tasks('{absent}')",
 ];
 
 fn a_few_tasks(db: &Db) -> Session {

@@ -17,7 +17,7 @@ const OUT_OF_RANGE: &[&str] = &[
     "SELECT taskq.add_dependencies(ARRAY['a', 'b'], ARRAY['held'])",
     "SELECT taskq.insert_tasks('[]', on_conflict => 'perhaps')",
     "SELECT taskq.insert_tasks('[]', if_missing => 'perhaps')",
-    // A place is a row: what nobody can mean is refused before it costs anything.
+    // A place is a row: a number that no caller can mean is refused before it costs anything.
     "SELECT taskq.set_action('x', max_concurrency => 2000000000)",
     "SELECT taskq.set_action('x', max_concurrency => 100001)",
     "SELECT taskq.set_action('x', max_per_group => 100001)",

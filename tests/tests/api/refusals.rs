@@ -50,18 +50,18 @@ fn an_id_in_use_is_tq002() {
 fn an_unknown_task_is_tq003() {
     let db = Db::new();
     let (mut session, grant) = one_in_every_state(&db);
-    refused(&mut session, "TQ003", "nobody", "SELECT taskq.return_task('nobody', $1)", &[&grant.token]);
-    refused(&mut session, "TQ003", "nobody", "SELECT * FROM taskq.wait_for_task('nobody', '0')", &[]);
-    for (after, run) in [("nobody", "blocked"), ("ready", "nobody")] {
+    refused(&mut session, "TQ003", "absent", "SELECT taskq.return_task('absent', $1)", &[&grant.token]);
+    refused(&mut session, "TQ003", "absent", "SELECT * FROM taskq.wait_for_task('absent', '0')", &[]);
+    for (after, run) in [("absent", "blocked"), ("ready", "absent")] {
         let arrays = "SELECT taskq.add_dependencies(ARRAY[$1::text], ARRAY[$2::text])";
-        refused(&mut session, "TQ003", "nobody", arrays, &[&after, &run]);
+        refused(&mut session, "TQ003", "absent", arrays, &[&after, &run]);
         let edges = json!([{"after": "ready", "run": "blocked"}, {"after": after, "run": run}]);
-        refused(&mut session, "TQ003", "nobody", "SELECT taskq.add_dependencies($1::jsonb)", &[&edges]);
+        refused(&mut session, "TQ003", "absent", "SELECT taskq.add_dependencies($1::jsonb)", &[&edges]);
     }
     for key in ["depends_on", "to_signal_after"] {
-        let tasks = json!([{"id": "new", "action": "x", key: ["nobody"]}]);
-        refused(&mut session, "TQ003", "nobody", "SELECT taskq.insert_tasks($1)", &[&tasks]);
-        refused(&mut session, "TQ003", "nobody", "SELECT taskq.replace_tasks($1)", &[&tasks]);
+        let tasks = json!([{"id": "new", "action": "x", key: ["absent"]}]);
+        refused(&mut session, "TQ003", "absent", "SELECT taskq.insert_tasks($1)", &[&tasks]);
+        refused(&mut session, "TQ003", "absent", "SELECT taskq.replace_tasks($1)", &[&tasks]);
     }
 }
 

@@ -76,7 +76,7 @@ fn no_view_shows_a_token() {
 }
 
 #[test]
-fn actors_says_who_holds_what_and_who_is_overdue() {
+fn actors_shows_each_task_in_progress_its_worker_and_if_it_is_overdue() {
     let db = Db::new();
     let mut session = db.connect();
     session
@@ -135,7 +135,7 @@ fn counts_agree_with_the_tasks_and_take_filters() {
 }
 
 #[test]
-fn states_follow_the_clock_without_anybody_calling() {
+fn states_follow_the_clock_without_a_call() {
     // A monitoring query must not show a due task as scheduled only because no worker has looked since.
     let db = Db::new();
     let mut session = db.connect();

@@ -41,7 +41,7 @@ fn refusal(session: &mut Session, call: &str, word: &str) -> (String, String) {
 }
 
 #[test]
-fn a_word_that_is_none_is_told_which_there_are_and_which_is_meant() {
+fn the_error_of_a_wrong_word_lists_the_words_and_names_the_likely_one() {
     let db = Db::new();
     let mut session = db.connect();
     for (call, wrong, meant, other) in CALLS {
@@ -69,7 +69,7 @@ fn a_typed_condition_is_a_word_like_any_other() {
 
 /// Words that other queues have for how a task ends. On wrong code the hint sends to `in-progress`, which is refused, too.
 #[test]
-fn a_code_of_another_queue_is_told_what_to_use() {
+fn the_error_of_a_status_code_of_another_queue_says_what_to_use() {
     let db = Db::new();
     let mut session = db.connect();
     for (code, hint) in [
@@ -140,7 +140,7 @@ fn what_is_no_number_is_not_valid() {
 }
 
 #[test]
-fn a_null_is_told_what_to_give() {
+fn the_error_of_a_null_says_what_to_give() {
     let db = Db::new();
     let mut session = db.connect();
     for (call, hint) in [

@@ -90,7 +90,7 @@ fn a_worker_that_was_called_ends_at_once_with_the_server() {
 }
 
 #[test]
-fn who_owns_the_functions_gets_no_more_rights_by_a_worker_that_was_called() {
+fn the_owner_of_the_functions_gains_no_rights_by_a_worker_on_call() {
     let cluster = cluster("owner", &[]);
     let mut session = cluster.connect();
     session.run("CREATE ROLE exdba SUPERUSER; DROP EXTENSION taskq; SET SESSION AUTHORIZATION exdba; CREATE EXTENSION taskq");

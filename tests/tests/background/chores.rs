@@ -9,7 +9,7 @@ use taskq_tests::until;
 use super::cluster::{runs, settled_down, start, workers};
 
 #[test]
-fn schedules_deadlines_delays_and_retention_are_kept_although_nobody_calls() {
+fn schedules_deadlines_delays_and_retention_are_kept_without_a_call() {
     let cluster = start("chores");
     let mut session = cluster.connect();
     let pid = settled_down(&mut session, "postgres");

@@ -36,7 +36,7 @@ fn trap(session: &mut Session, role: &str) {
 }
 
 #[test]
-fn who_owns_the_functions_gets_no_more_rights_by_the_worker() {
+fn the_owner_of_the_functions_gains_no_rights_by_the_worker() {
     let cluster = start("owner");
     let mut session = cluster.connect();
     session.run("CREATE ROLE dba2 SUPERUSER; CREATE ROLE exdba SUPERUSER; CREATE ROLE app2");

@@ -1,4 +1,4 @@
-//! The worker makes room for those who want a database for themselves.
+//! The worker makes room for sessions that want a database for themselves.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ fn databases_come_and_go() {
         session.run(drop_);
         assert!(began.elapsed() < Duration::from_secs(10), "{drop_}: {:?}", began.elapsed());
     }
-    until("nobody is left there", || (workers(&mut session, None).len() == 1).then_some(()));
+    until("no worker is left there", || (workers(&mut session, None).len() == 1).then_some(()));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn the_extension_comes_and_goes() {
     }
     session.run("DROP EXTENSION taskq");
     until("the worker leaves", || workers(&mut session, None).is_empty().then_some(()));
-    assert!(!cluster.log().contains("deadlock"), "nobody was in anybody's way");
+    assert!(!cluster.log().contains("deadlock"), "the worker was in the way of no session");
 }
 
 #[test]
@@ -77,10 +77,10 @@ fn the_setting_switches_it_off_and_on() {
         session.run("SELECT pg_reload_conf()");
         settled_down(&mut session, "postgres");
     }
-    // Somebody else's database is not for everybody to empty.
+    // A role cannot empty a database of which it is not the owner.
     let before = workers(&mut session, Some("postgres"));
-    session.run("CREATE ROLE nobody LOGIN");
-    session.run("SET ROLE nobody");
+    session.run("CREATE ROLE stranger LOGIN");
+    session.run("SET ROLE stranger");
     session.batch_execute("DROP DATABASE postgres").unwrap_err();
     session.batch_execute("ALTER DATABASE postgres RENAME TO mine").unwrap_err();
     session.run("RESET ROLE; SELECT pg_sleep(0.5)");

@@ -37,7 +37,7 @@ fn without_memory_only_the_session_that_needs_it_ends() {
                 }
             }
         }
-        // Its backend is the same: nobody else was thrown out.
+        // Its backend is the same: no other session was thrown out.
         assert_eq!(witness.one::<i32>("SELECT pg_backend_pid()"), witness_pid, "{more} bytes more");
     }
     assert!(ended > 0 && worked > 0, "{ended} ended, {refused} refused, {worked} worked");

@@ -38,7 +38,7 @@ fn long_ids_count_by_their_bytes() {
     refused(&mut session, "54000", "too many dependencies", &chord, &[]);
 }
 
-/// What the hint says: through a task that nobody performs, the product becomes a sum.
+/// What the hint says: through a task that no worker performs, the product becomes a sum.
 #[test]
 fn a_spontaneous_task_between_two_blocks_makes_room() {
     let db = Db::new();

@@ -85,7 +85,7 @@ fn a_job_that_is_cancelled_stops() {
     until("the process is gone", || {
         let there =
             Command::new("kill").args(["-0", &pid]).stderr(std::process::Stdio::null()).status().unwrap();
-        // An orphan that nobody has waited for yet is gone as well.
+        // An orphan whose exit status is not yet fetched is gone as well.
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         (!there.success() || stat.contains(") Z ")).then_some(())
     });

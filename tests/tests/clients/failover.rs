@@ -66,7 +66,7 @@ fn every_worker_goes_on_when_a_standby_takes_over() {
 
     primary.kill();
     gate.lead(Some(standby.socket()));
-    // Heartbeats, and calls of those who wait, are refused for a while.
+    // Heartbeats, and waiting calls, are refused for a while.
     std::thread::sleep(Duration::from_secs(4));
     other.run("SELECT pg_promote()");
     for name in &databases {

@@ -34,7 +34,7 @@ impl Gate {
             for client in listener.incoming().flatten() {
                 let Some(state) = shared.upgrade() else { return };
                 let mut state = state.lock().unwrap();
-                // Who is not let through is turned away: the client is dropped here.
+                // A client that is not let through is turned away: it is dropped here.
                 let Some(Ok(server)) = state.socket.as_ref().map(UnixStream::connect) else { continue };
                 let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 thread::spawn(move || carry(from, to));

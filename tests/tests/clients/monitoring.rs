@@ -57,7 +57,7 @@ fn a_monitor_reads_the_metrics_over_http() {
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     let exporter = Exporter::start(&db, &role);
     let (head, body) = exporter.get("/metrics");
-    assert!(head.starts_with("HTTP/1.0 503"), "he may not look yet: {head}\n{body}");
+    assert!(head.starts_with("HTTP/1.0 503"), "the role may not look yet: {head}\n{body}");
     session.run(&format!("SELECT taskq.grant_monitor('{role}')"));
     let (head, body) = exporter.get("/metrics");
     assert!(head.starts_with("HTTP/1.0 200"), "{head}\n{body}");
@@ -75,7 +75,7 @@ fn a_monitor_reads_the_metrics_over_http() {
     until("it looks again", || exporter.get("/metrics").0.starts_with("HTTP/1.0 200").then_some(()));
     drop(exporter);
     session.run(&format!("SELECT taskq.revoke_monitor('{role}')"));
-    until("nobody has the role any more", || {
+    until("no session has the role any more", || {
         let busy: bool =
             session.one(&format!("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = '{role}')"));
         (!busy).then_some(())

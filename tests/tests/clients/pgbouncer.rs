@@ -13,7 +13,7 @@ use taskq_tests::{Db, Session, until};
 use crate::tools::Worker;
 use crate::workers::until_state;
 
-/// Whoever is faster was woken.
+/// A worker that has its task sooner was woken.
 const PROMPT: Duration = Duration::from_secs(4);
 
 /// A PgBouncer of its own on a Unix socket.
@@ -72,8 +72,8 @@ impl Drop for Bouncer {
     }
 }
 
-/// PgBouncer refuses to run as root, and nobody else may enter the folder of a private cluster's socket: its owner runs
-/// it.
+/// PgBouncer refuses to run as root, and no user but its owner may enter the folder of a private cluster's socket:
+/// PgBouncer runs as that owner.
 fn as_owner_of_the_socket(host: &str, folder: &Path, program: &str) -> Command {
     let me = fs::metadata("/proc/self").unwrap().uid();
     if me != 0 {

@@ -135,8 +135,8 @@ impl Client {
     }
 }
 
-/// Runs a test of each client in a thread of its own; fails if one of them does, and says which. `TASKQ_CLIENTS="Go Ruby"` in
-/// the environment: of these only, for whoever works on them.
+/// Runs a test of each client in a thread of its own; fails if one of them does, and says which. `TASKQ_CLIENTS="Go
+/// Ruby"` in the environment restricts that to these clients.
 pub fn each_client(name: &str, clients: &[Client], test: fn(Client)) {
     let only = std::env::var("TASKQ_CLIENTS").ok();
     let wanted = |client: &Client| {

@@ -27,7 +27,7 @@ fn terminate_backends(session: &mut Session) -> i64 {
 fn completes_what_it_can_and_aborts_what_it_cannot(client: Client) {
     let db = Db::new();
     let mut session = db.connect();
-    // Whoever says when the next try is to come overrides what is set for the action.
+    // A worker that says when the next try is to come overrides what is set for the action.
     session.run("SELECT taskq.set_action('checksum', backoff => '{\"kind\": \"fixed\", \"initial\": \"10 minutes\"}')");
     let _worker = Worker::start(&db, client, "5");
     let texts = ["plain", "grüße, 世界", "it's \"quoted\" \\ $HOME `ls` %s", "two\nlines"];

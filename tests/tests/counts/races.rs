@@ -18,7 +18,7 @@ const REMOVALS: [&[&str]; 3] = [
         "SELECT taskq.delete_group('g2')",
         "UPDATE taskq.settled SET expires_at = now() FROM taskq.task AS t WHERE t.task_no = settled.task_no AND t.id = 'done3';
          SELECT taskq.maintain()",
-        // Settles and removes in one transaction: nobody ever sees the row, only its correction.
+        // Settles and removes in one transaction: no other ever sees the row, only its correction.
         "SELECT taskq.cancel_tasks('{ready4}'); SELECT taskq.delete_tasks('{ready4}')",
     ],
     &["SAVEPOINT s; SELECT taskq.delete_tasks('{done0}'); ROLLBACK TO s; SELECT taskq.retry_tasks('{failed0}')"],
@@ -82,8 +82,9 @@ fn whenever_tasks_are_removed_the_numbers_are_right() {
             if begins == "after the seal" {
                 seal(&mut session);
                 begin(&mut open);
-                open.iter_mut()
-                    .for_each(|open| assert_counted(open, &format!("{case}: who removes sees it")));
+                open.iter_mut().for_each(|open| {
+                    assert_counted(open, &format!("{case}: the session that removes sees it"))
+                });
             }
             if ends == "after the seal" {
                 open.iter_mut().for_each(|open| open.run(end));

@@ -40,8 +40,8 @@ fn what_is_sealed_is_not_counted_row_by_row() {
     assert!(metrics.contains("taskq_settled_tasks{cause=\"returned\"} 37\n"), "{metrics}");
 }
 
-/// Some drivers open a block for each call. Who is in one keeps others from sealing while it is open, so he does it only where
-/// nobody else has for a minute.
+/// Some drivers open a block for each call. A session in one keeps others from sealing while the block is open. So it
+/// seals only where no other session has for a minute.
 #[test]
 fn what_only_works_in_transaction_blocks_is_sealed_as_well() {
     let db = Db::new();
@@ -158,10 +158,10 @@ fn a_clock_that_is_put_back_begins_anew() {
     assert_eq!(tallied(&mut session, "x"), 11);
 }
 
-/// Who removes what is long sealed appends a correction that has no time. If sealing begins anew before he commits, it must not be
-/// taken for one of something that is sealed already.
+/// A transaction that removes what is long sealed appends a correction that has no time. If sealing begins anew before
+/// it commits, the correction must not be taken for one of something that is sealed already.
 #[test]
-fn to_recount_does_not_trip_over_who_is_removing_tasks() {
+fn recount_counts_right_beside_an_open_transaction_that_removes_tasks() {
     for end in ["COMMIT", "ROLLBACK"] {
         let db = Db::new();
         let (mut open, mut session) = (db.connect(), db.connect());
@@ -296,7 +296,7 @@ fn what_replaced_tasks_leave_behind_is_not_counted() {
         assert_counted(&mut session, "replaced");
         seal(&mut session);
         assert_counted(&mut session, "sealed after that");
-        // Who waits learns what became of it all the same.
+        // A call that waits learns what became of it all the same.
         assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.settled"), 2);
         session.run("UPDATE taskq.settled SET expires_at = now()");
         seal(&mut session);

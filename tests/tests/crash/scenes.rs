@@ -65,7 +65,7 @@ struct Told {
 }
 
 #[test]
-fn what_workers_were_told_still_holds_after_the_crash() {
+fn grants_and_acknowledged_returns_still_hold_after_the_crash() {
     const TASKS: usize = 3000;
     let cluster = Cluster::start(env!("CARGO_TARGET_TMPDIR"), "crash-workers", &[]);
     let mut session = cluster.connect();
@@ -87,7 +87,7 @@ fn what_workers_were_told_still_holds_after_the_crash() {
                     for grant in grants {
                         match session.give(&grant.task_id, grant.token, "completed") {
                             Ok(_) => told.completed.lock().unwrap().push(grant.task_id),
-                            // The connection is gone; whether the commit came through nobody knows.
+                            // The connection is gone; whether the commit came through is unknown.
                             Err(_) => return,
                         }
                     }
@@ -113,7 +113,7 @@ fn what_workers_were_told_still_holds_after_the_crash() {
         .unwrap()
         .get(0);
     assert_eq!(kept as usize, completed.len(), "no acknowledged completion is lost");
-    // Whoever held a task holds it still, and can return it.
+    // A worker that held a task holds it still, and can return it.
     let held: Vec<String> = session.all("SELECT id FROM taskq.tasks WHERE state = 'in-progress'");
     let granted = told.granted.lock().unwrap();
     for id in &held {

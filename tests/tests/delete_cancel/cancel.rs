@@ -18,7 +18,7 @@ fn whatever_is_not_settled_is_aborted_and_counted() {
     session.perform("x", "completed");
     session.perform("x", "aborted");
     session.own_one("h");
-    let listed = ["done", "failed", "held", "ready", "scheduled", "blocked", "nobody", "ready"];
+    let listed = ["done", "failed", "held", "ready", "scheduled", "blocked", "absent", "ready"];
     assert_eq!(session.cancel(&listed).unwrap(), 4);
     assert_eq!(session.state("done"), "completed");
     for id in ["failed", "held", "ready", "scheduled", "blocked"] {

@@ -20,7 +20,7 @@ fn a_task_in_any_state_but_in_progress_goes() {
     session.insert(tasks).unwrap();
     session.perform("x", "completed");
     session.perform("x", "aborted");
-    let listed = ["done", "failed", "ready", "scheduled", "blocked", "nobody", "done"];
+    let listed = ["done", "failed", "ready", "scheduled", "blocked", "absent", "done"];
     assert_eq!(session.delete(&listed).unwrap(), 5);
     assert_eq!(left(&mut session), ["stays"]);
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.dependencies"), 0);
@@ -228,7 +228,7 @@ fn a_signal_that_was_deferred_is_counted_before_its_dependency_goes() {
         ]))
         .unwrap();
     let (a, b) = (session.own_one("x"), session.own_one("y"));
-    // The counter is locked while "a" aborts, so that its signal is deferred; and nobody comes by to count it.
+    // The counter is locked while "a" aborts, so that its signal is deferred; and no call comes by to count it.
     busy.run("BEGIN");
     busy.complete(&b);
     session.give("a", a.token, "aborted").unwrap();

@@ -1,7 +1,7 @@
 //! `cancel_tasks` and `delete_tasks` with filters instead of ids, or besides them.
 //!
-//! Why: who has to stop ten thousand tasks of an action has no list of ids. On wrong code a filter is ignored, which
-//! cancels or deletes what nobody asked for.
+//! Why: an operator who has to stop ten thousand tasks of an action has no list of ids. On wrong code a filter is
+//! ignored, which cancels or deletes tasks that were not meant.
 
 use serde_json::json;
 use taskq_tests::{Db, Session, refused};

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 use taskq_tests::{Db, Session, sqlstate};
 
-/// Somebody looks for work, a few times: the work per call may be bounded.
-fn somebody_calls(session: &mut Session) {
+/// A worker looks for work, a few times: the work per call may be bounded.
+fn a_worker_calls(session: &mut Session) {
     for _ in 0..5 {
-        session.own("somebody", 1, &["unrelated"]).unwrap();
+        session.own("other", 1, &["unrelated"]).unwrap();
     }
 }
 
@@ -35,7 +35,7 @@ fn each_task_goes_when_its_own_time_is_over_and_the_others_by_default_after_a_we
         ("2030-01-31 00:01:01Z", vec!["open"]),
     ] {
         session.set_now(Some(now));
-        somebody_calls(&mut session);
+        a_worker_calls(&mut session);
         assert_eq!(left(&mut session), expected, "at {now}");
     }
 }
@@ -52,12 +52,13 @@ fn the_setting_is_the_default_and_minus_one_is_for_ever() {
     session.perform("x", "completed");
     session.run("RESET taskq.retention");
     session.set_now(Some("2130-01-01 00:00:00Z"));
-    somebody_calls(&mut session);
+    a_worker_calls(&mut session);
     assert_eq!(left(&mut session), ["for ever"]);
 }
 
-/// At the higher levels of isolation a row that somebody has removed since the snapshot fails with `40001`: no reason to lose a
-/// grant, when it is the row of a task whose retention was over. (The trigger stands for the moment, which is short.)
+/// At the higher levels of isolation a row that another session has removed since the snapshot fails with `40001`: no
+/// reason to lose a grant, when it is the row of a task whose retention was over. (The trigger stands for the moment,
+/// which is short.)
 #[test]
 fn a_grant_does_not_fail_for_what_others_have_removed_meanwhile() {
     let db = Db::new();
@@ -67,7 +68,7 @@ fn a_grant_does_not_fail_for_what_others_have_removed_meanwhile() {
     session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}])).unwrap();
     session.run(
         "CREATE FUNCTION public.faster() RETURNS trigger LANGUAGE plpgsql AS
-             $$ BEGIN RAISE 'somebody was faster' USING ERRCODE = TG_ARGV[0]; END $$;
+             $$ BEGIN RAISE 'another was faster' USING ERRCODE = TG_ARGV[0]; END $$;
          CREATE TRIGGER faster BEFORE DELETE ON taskq.settled FOR EACH ROW EXECUTE FUNCTION public.faster('40001')",
     );
     for level in ["repeatable read", "serializable"] {
@@ -83,7 +84,7 @@ fn a_grant_does_not_fail_for_what_others_have_removed_meanwhile() {
     );
     assert_eq!(sqlstate(&session.own("w", 1, &["x"]).unwrap_err()), "22012");
     session.run("DROP TRIGGER faster ON taskq.settled");
-    somebody_calls(&mut session);
+    a_worker_calls(&mut session);
     assert_eq!(left(&mut session), ["a", "b"]);
 }
 
@@ -216,7 +217,7 @@ fn removal_frees_and_deletes_nothing_else() {
     session.perform("x", "completed");
     session.perform("x", "aborted");
     session.set_now(Some("2030-02-01 00:00:00Z"));
-    somebody_calls(&mut session);
+    a_worker_calls(&mut session);
     assert_eq!(left(&mut session), ["child", "gate", "other"]);
     assert_eq!(["child", "other"].map(|id| session.state(id)), ["blocked", "blocked"]);
     session.run("BEGIN");
@@ -236,7 +237,7 @@ fn an_id_is_free_again_when_its_task_is_gone() {
     session.perform("x", "completed");
     assert_eq!(sqlstate(&session.insert(json!([{"id": "a", "action": "x"}])).unwrap_err()), "TQ002");
     session.set_now(Some("2030-02-01 00:00:00Z"));
-    somebody_calls(&mut session);
+    a_worker_calls(&mut session);
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     assert_eq!(session.own_one("x").num_tries, 1);
 }
@@ -280,10 +281,10 @@ fn a_dependency_on_a_task_that_goes_at_the_same_time_leaves_nothing_broken() {
     }
 }
 
-/// A task whose dependents somebody is just deleting stays until he has; the others go meanwhile, also those that come after many
-/// of that kind.
+/// A task whose dependents are just being deleted stays until that transaction ends. The others go meanwhile, also
+/// those that come after many of that kind.
 #[test]
-fn tasks_with_dependencies_in_somebodys_hands_keep_no_others_from_going() {
+fn cleanup_goes_past_tasks_whose_dependents_are_just_being_deleted() {
     let db = Db::new();
     let (mut session, mut open) = (db.connect(), db.connect());
     for from in [&mut session, &mut open] {

@@ -79,7 +79,7 @@ fn a_rolled_back_drop_changes_nothing() {
 
 #[test]
 fn a_schema_of_that_name_is_not_taken_over() {
-    // Whoever may create a schema could otherwise have objects of his own in the extension.
+    // A role that may create a schema could otherwise have objects of its own in the extension.
     let db = Db::empty();
     let mut session = db.connect();
     session.run("CREATE SCHEMA taskq");

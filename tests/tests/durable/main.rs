@@ -1,5 +1,6 @@
 //! Tasks that wait in the middle: suspending, signals, some of many dependencies.
 
+mod anew;
 mod found;
 mod meets;
 mod races;

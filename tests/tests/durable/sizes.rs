@@ -57,7 +57,7 @@ fn many_suspensions_of_a_task_leave_no_row_each() {
         }
     }
     let after: String = session.one(&format!("SELECT ({rows})::text"));
-    // Leases that nobody needs any more are removed now and then.
+    // Leases that are not needed any more are removed now and then.
     let (before, after): (i64, i64) = (before.unwrap().parse().unwrap(), after.parse().unwrap());
     assert!(after - before < 50, "{before} rows have become {after}");
 }

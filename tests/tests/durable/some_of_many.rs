@@ -67,7 +67,7 @@ fn what_has_ended_before_counts() {
 }
 
 #[test]
-fn edges_from_the_other_end_count_and_those_left_out_do_not() {
+fn num_required_counts_edges_from_the_other_end_but_not_ignored_ones() {
     let db = Db::new();
     let mut session = db.connect();
     session

@@ -1,7 +1,7 @@
 //! `set_action`: settings as defaults for tasks, and `pause_action`.
 //!
-//! Why: a default that overrides the task, or a setting that a later call forgets, changes how tasks run without anybody
-//! noticing. On wrong code a deadline, a due time, a code or a row of `taskq.actions` differs.
+//! Why: a default that overrides the task, or a setting that a later call forgets, changes how tasks run, and nothing
+//! shows that. On wrong code a deadline, a due time, a code or a row of `taskq.actions` differs.
 
 use serde_json::json;
 use taskq_tests::{Db, Session, refused};
@@ -241,7 +241,7 @@ fn max_timeouts_counts_over_the_life_of_a_task_wherever_it_has_been() {
 }
 
 #[test]
-fn arguments_left_out_keep_what_they_were_and_clear_forgets() {
+fn set_action_keeps_what_is_not_named_and_clear_forgets() {
     let db = Db::new();
     let mut session = db.connect();
     call(
@@ -306,6 +306,6 @@ fn wrong_settings_are_refused() {
     ] {
         refused(&mut session, code, naming, &format!("SELECT taskq.set_action({arguments})"), &[]);
     }
-    refused(&mut session, "TQ007", "nobody", "SELECT taskq.resume_action('nobody')", &[]);
+    refused(&mut session, "TQ007", "absent", "SELECT taskq.resume_action('absent')", &[]);
     refused(&mut session, "22004", "action", "SELECT taskq.pause_action(NULL)", &[]);
 }

@@ -23,7 +23,7 @@ fn attempts(session: &mut Session, id: &str) -> Vec<String> {
 }
 
 #[test]
-fn each_try_is_told_with_its_end() {
+fn attempts_shows_each_try_with_its_end() {
     let db = Db::new();
     let mut session = db.connect();
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
@@ -47,7 +47,7 @@ fn each_try_is_told_with_its_end() {
 
 /// Each try once, whatever came under its token.
 #[test]
-fn a_try_that_is_extended_after_its_deadline_is_told_once() {
+fn attempts_shows_a_try_once_that_is_extended_after_its_deadline() {
     let db = Db::new();
     let mut session = db.connect();
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
@@ -71,7 +71,7 @@ fn a_try_that_is_extended_after_its_deadline_is_told_once() {
 }
 
 #[test]
-fn aborted_cancelled_and_last_timeouts_are_told_apart() {
+fn attempts_distinguishes_aborted_cancelled_and_timeout() {
     let db = Db::new();
     let mut session = db.connect();
     at(&mut session, 0.0);

@@ -99,7 +99,7 @@ fn a_filter_sends_round_again_what_it_names() {
         ("settled_since => '2030-01-01', max_tasks => 3, actions => '{x,y}'", "below returned tries"),
         ("settled_since => '-infinity', actions => '{y,z}', max_tasks => 1", "tries"),
         ("settled_since => '2030-01-01', max_tasks => 0", ""),
-        ("task_ids => '{tries,timeout,fine,nobody}', causes => '{tries}'", "tries"),
+        ("task_ids => '{tries,timeout,fine,absent}', causes => '{tries}'", "tries"),
     ] {
         let db = Db::new();
         let mut session = db.connect();

@@ -1,8 +1,8 @@
 //! What holds for tasks and actions of which nothing is said: the settings `taskq.max_tries`, `taskq.backoff` and
 //! `taskq.max_duration`, as shipped and as set; and how much of the history is kept.
 //!
-//! Why: a task that always fails must neither be tried hundreds of times a second nor for ever, without anybody having
-//! thought of it. On wrong code such a task is ready at once, is tried once more, or leaves a row for each try.
+//! Why: a task that always fails must neither be tried hundreds of times a second nor for ever, by default. On wrong
+//! code such a task is ready at once, is tried once more, or leaves a row for each try.
 
 use serde_json::json;
 use taskq_tests::{Db, Session, refused};

@@ -41,7 +41,7 @@ fn ten_tasks_of_one_group_do_not_wait_for_twenty_thousand_of_another() {
         session.insert(of_group("small", 10, 0)).unwrap();
         let got = if room == 1 { one_by_one(&mut session, 20) } else { owned(&mut session, 20, &["x"]) };
         assert_eq!(shares(&got), HashMap::from([("big".to_owned(), 10), ("small".to_owned(), 10)]));
-        // First in, first out within a group, and whoever is left has it all.
+        // First in, first out within a group, and the group that is left has it all.
         let small: Vec<&String> = got.iter().filter(|id| id.starts_with("small")).collect();
         assert_eq!(
             small,
@@ -180,7 +180,7 @@ fn a_fair_action_and_another_in_one_call_keep_their_orders() {
 }
 
 #[test]
-fn several_backends_give_everybody_a_share_and_every_task_once() {
+fn several_backends_give_each_group_a_share_and_each_task_once() {
     let db = Db::new();
     let mut main = db.connect();
     call(&mut main, "set_action('x', fair => true)");
@@ -303,7 +303,7 @@ fn what_others_have_in_hand_costs_a_claim_no_square_of_it() {
                FROM (SELECT id FROM taskq.tasks ORDER BY substr(id, 2)::integer LIMIT {n}) AS t"
         )
     };
-    // (While somebody makes the slots of a group, as its first grant does, nobody else gets one.)
+    // (While one session makes the slots of a group, as its first grant does, no other gets one.)
     let cases: [(&str, &dyn Fn(i64) -> String); 5] = [
         ("fair => true", &granted),
         ("fair => true", &changed),

@@ -1,7 +1,7 @@
 //! `forget_action`: names that are not used any more.
 //!
-//! Why: a misspelt name would stay in the views and the metrics for ever. On wrong code a task of a forgotten name is lost
-//! to claims and views, or a name comes back that nobody uses.
+//! Why: a misspelt name would stay in the views and the metrics for ever. On wrong code a task of a forgotten name is
+//! lost to claims and views, or a name comes back that is not used.
 
 use serde_json::json;
 use taskq_tests::{Db, Progress, Session, refused};
@@ -65,7 +65,7 @@ fn a_task_that_slips_in_is_not_lost() {
     open.insert(json!([{"id": "new", "action": "x"}])).unwrap();
     let mut watcher = db.connect();
     let forget = other.background(|s| s.query("SELECT taskq.forget_action('x')", &[]).map(drop));
-    assert_eq!(forget.settle_down(&mut watcher), Progress::Done, "nobody waits because of names");
+    assert_eq!(forget.settle_down(&mut watcher), Progress::Done, "no call waits because of names");
     forget.join().1.unwrap();
     open.run("COMMIT");
     watcher.insert(json!([{"id": "newer", "action": "x"}])).unwrap();

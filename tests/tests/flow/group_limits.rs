@@ -1,7 +1,8 @@
 //! Limits of groups, step by step: `max_per_group` of an action, and `max_concurrency` of a group over all actions.
 //!
-//! Why: a limit that leaks a place blocks a tenant for ever, and one that is not asked lets him flood everybody. On wrong
-//! code the number of grants after one of the steps is not the number of places left, or a full group is in the way.
+//! Why: a limit that leaks a place blocks a tenant for ever, and one that is not asked lets a tenant flood all others.
+//! On wrong code the number of grants after one of the steps is not the number of places left, or a full group is in
+//! the way.
 
 use serde_json::{Value, json};
 use taskq_tests::{Db, Session, refused, until};
@@ -101,7 +102,7 @@ fn a_deadline_that_passes_frees_the_places_and_a_late_actor_needs_free_ones() {
     assert!(!session.extend("late", &[(&late.task_id, late.token)], "1 hour").unwrap()[0].1);
     session.complete(&next);
     assert!(session.extend("late", &[(&late.task_id, late.token)], "1 hour").unwrap()[0].1);
-    assert!(owned(&mut session, 5, &["x"]).is_empty(), "he holds the place again");
+    assert!(owned(&mut session, 5, &["x"]).is_empty(), "the late worker holds the place again");
     session.give(&late.task_id, late.token, "completed").unwrap();
     assert_eq!(owned(&mut session, 5, &["x"]), ["xa3"]);
 }
@@ -245,7 +246,7 @@ fn a_limit_that_is_set_later_has_each_ready_task_moved_once() {
 
 #[test]
 #[ignore = "long"]
-fn a_full_group_with_thousands_of_ready_tasks_is_in_nobodys_way() {
+fn a_full_group_with_thousands_of_ready_tasks_delays_no_other_claim() {
     for set in ["set_group('a', max_concurrency => 1)", "set_action('x', max_per_group => 1)"] {
         for later in [false, true] {
             let db = Db::new();
@@ -329,7 +330,7 @@ fn wait_for_work_tells_of_work_only_where_a_group_has_a_place() {
 }
 
 #[test]
-fn why_names_the_limit_and_who_holds_it_and_the_views_show_what_is_set() {
+fn why_names_a_full_limit_and_its_holders_and_views_show_what_is_set() {
     let db = Db::new();
     let mut session = db.connect();
     call(&mut session, "set_group('a', max_concurrency => 1, weight => 7)");

@@ -157,7 +157,8 @@ fn eight_sessions_never_hold_more_of_a_group_than_its_limits_and_leak_nothing() 
     });
     until("nothing is held", || {
         main.own("w", 0, &["x", "y"]).unwrap();
-        // What is overdue holds its place, too, until that is seen: a deadline is looked after a second later if somebody has the row just then.
+        // What is overdue holds its place, too, until that is seen: a deadline is looked after a second later if
+        // another session has the row just then.
         (main.one::<i64>(PLACES_HELD) == 0).then_some(())
     });
     assert_eq!(main.one::<i64>("SELECT count(*) FROM taskq.slot WHERE name = 'x'"), 6 * i64::from(PER_GROUP));
@@ -182,7 +183,8 @@ fn the_limits_hold_while_another_session_raises_and_lowers_them() {
     call(&mut main, "set_group('a', max_concurrency => 1)");
     until("nothing is held", || {
         main.own("w", 0, &["x", "y"]).unwrap();
-        // What is overdue holds its place, too, until that is seen: a deadline is looked after a second later if somebody has the row just then.
+        // What is overdue holds its place, too, until that is seen: a deadline is looked after a second later if
+        // another session has the row just then.
         (main.one::<i64>(PLACES_HELD) == 0).then_some(())
     });
     assert_eq!(main.broken(), [""; 0]);
@@ -199,7 +201,7 @@ fn a_late_extension_against_claims_keeps_the_limit() {
 }
 
 #[test]
-fn no_claim_waits_for_another_that_makes_places_nor_for_one_who_sets_a_limit() {
+fn no_claim_waits_for_one_that_makes_places_nor_for_a_limit_being_set() {
     let db = Db::new();
     let (mut open, mut watcher) = (db.connect(), db.connect());
     call(&mut open, "set_action('x', max_per_group => 2)");

@@ -1,7 +1,7 @@
 //! Groups with limits whose last task goes: their places go with it.
 //!
-//! Why: places that stay behind are rows that nobody ever takes away, one set for each tenant there has been. On wrong code
-//! some are left, or the call waits for somebody who has locked one.
+//! Why: places that stay behind are rows that no call ever takes away, one set for each tenant there has been. On wrong
+//! code some are left, or the call waits for a transaction that has locked one.
 
 use serde_json::json;
 use taskq_tests::{Db, Session};
@@ -53,7 +53,8 @@ fn retention_takes_the_places_of_a_group_with_its_last_task() {
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.slot"), 0);
 }
 
-/// The slots of a group go with its last task, but for those that somebody has locked just then: nobody waits for him.
+/// The slots of a group go with its last task, but for those that another session has locked just then: no call waits
+/// for it.
 #[test]
 fn the_last_task_of_a_group_goes_also_while_one_of_its_slots_is_locked() {
     let db = Db::new();

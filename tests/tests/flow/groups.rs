@@ -122,7 +122,7 @@ fn an_unknown_group_is_tq007_and_null_is_22004() {
     let db = Db::new();
     let mut session = group(&db);
     for verb in ["pause", "resume", "cancel", "delete", "retry", "reset"] {
-        refused(&mut session, "TQ007", "nobody", &format!("SELECT taskq.{verb}_group('nobody')"), &[]);
+        refused(&mut session, "TQ007", "absent", &format!("SELECT taskq.{verb}_group('absent')"), &[]);
         refused(&mut session, "22004", "group_id", &format!("SELECT taskq.{verb}_group(NULL)"), &[]);
     }
 }

@@ -1,7 +1,7 @@
-//! `delete_group` and `reset_group` beside a transaction that brings a settled member back, replaces it, or makes a task
-//! wait for it. A settled task has no live row: who locks only those goes on while the other transaction is open, and
-//! leaves a ghost that is granted and belongs to no task, or a counter that is wrong for ever. `check()` at the end of
-//! each test finds both.
+//! `delete_group` and `reset_group` beside a transaction that brings a settled member back, replaces it, or makes a
+//! task wait for it. A settled task has no live row: a call that locks only those goes on while the other transaction
+//! is open, and leaves a ghost that is granted and belongs to no task, or a counter that is wrong for ever. `check()`
+//! at the end of each test finds both.
 
 use std::thread;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn race(db: &Db, isolation: &str, beside: &str, call: &'static str, end: &str) -
     assert_eq!(
         call.settle_down(&mut watcher),
         Progress::Blocked,
-        "{beside}: who changes members is waited for"
+        "{beside}: the change of members is waited for"
     );
     open.run(end);
     call.join();
@@ -86,7 +86,7 @@ fn a_group_is_reset_with_all_that_waits_for_it() {
             let db = Db::new();
             let mut watcher = race(&db, "READ COMMITTED", beside, "SELECT taskq.reset_group('g')", end);
             let case = format!("{beside}, {end}");
-            // Whoever waits for z waits again: it has not been done since.
+            // A task that waits for z waits again: z has not been done since.
             for id in ["n", "m", "out"] {
                 let waits: bool = watcher.one(&format!(
                     "SELECT EXISTS (SELECT FROM taskq.dependencies d JOIN taskq.tasks t ON t.id = d.after

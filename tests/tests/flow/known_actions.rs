@@ -1,4 +1,4 @@
-//! What is set for actions is kept by each backend until somebody changes it, and a change counts at once.
+//! What is set for actions is kept by each backend until it is changed, and a change counts at once.
 //!
 //! Why: a worker that goes by what was set a moment ago performs tasks of a paused action, or finds none of an action that
 //! it has heard of before it had any. On wrong code a worker that has called before is granted what it should not be, or
@@ -27,7 +27,7 @@ fn with_a_task() -> (Db, Session, Session) {
 }
 
 #[test]
-fn a_change_counts_for_the_next_call_of_anybody() {
+fn a_change_counts_for_the_next_call_of_any_session() {
     let (_db, mut boss, mut worker) = with_a_task();
     for _ in 0..100 {
         call(&mut boss, "pause_action('x')");
@@ -82,7 +82,7 @@ fn within_one_statement_too() {
 }
 
 #[test]
-fn nobody_goes_by_what_is_not_committed() {
+fn no_session_goes_by_a_change_that_is_not_committed() {
     let (_db, mut boss, mut worker) = with_a_task();
     boss.run("BEGIN");
     call(&mut boss, "pause_action('x')");
@@ -127,9 +127,9 @@ fn a_name_with_two_numbers() {
     assert_eq!(worker.own("w", 9, &["y"]).unwrap().len(), 1);
 }
 
-/// What somebody writes into the tables himself, in a restore say, is told to nobody.
+/// What is written into the tables directly, in a restore say, is not announced.
 #[test]
-fn what_was_not_told_counts_after_a_second() {
+fn a_change_that_was_not_announced_counts_after_a_second() {
     let (_db, mut boss, mut worker) = with_a_task();
     boss.run("INSERT INTO taskq.action_setting (name, paused) VALUES ('x', true)");
     until("the worker has noticed", || (granted(&mut worker) == 0).then_some(()));

@@ -216,9 +216,9 @@ fn a_limit_holds_over_first_tasks_that_two_transactions_inserted_at_once() {
     assert_eq!(count(&mut a, "cancel_tasks('{a1,a2,b1,b2}')"), 4);
 }
 
-/// As many places below the limit stay free as are held above it, however few tasks somebody asks for.
+/// As many places below the limit stay free as are held above it, however few tasks a worker asks for.
 #[test]
-fn what_is_held_above_a_lower_limit_counts_for_who_asks_for_one_task() {
+fn a_claim_of_one_task_counts_what_is_held_above_a_lowered_limit() {
     let db = Db::new();
     let mut session = db.connect();
     call(&mut session, "set_action('x', max_concurrency => 6)");

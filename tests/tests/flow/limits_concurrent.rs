@@ -21,8 +21,8 @@ const ROUNDS: usize = 120;
 const HELD: &str = "SELECT count(*)::integer FROM taskq.tasks WHERE action = 'x' AND state = 'in-progress' \
                     AND (action_deadline IS NULL OR action_deadline > taskq.clock())";
 
-/// When all others have ended: abandoned leases are over in a moment, and one that was met while somebody had its task
-/// locked is looked at again a second later.
+/// When all others have ended: abandoned leases are over in a moment, and one that was met while another session had
+/// its task locked is looked at again a second later.
 fn all_places_come_free(main: &mut Session, limit: i32) {
     until("nothing is held", || (main.one::<i32>(HELD) == 0).then_some(()));
     let mut held = 0;

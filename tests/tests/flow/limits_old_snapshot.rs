@@ -1,8 +1,8 @@
-//! Limits under a snapshot that somebody holds for long: a dump, or somebody asleep in `own_tasks(wait => …)`.
+//! Limits under a snapshot that is held for long: by a dump, or by a call asleep in `own_tasks(wait => …)`.
 //!
-//! Slots and buckets change with each performance, and none of their versions goes while such a snapshot is there. A claim
-//! that looked among all of them for the one that is left would read more pages with each grant that anybody has had.
-//! Pages are counted, not seconds.
+//! Slots and buckets change with each performance, and none of their versions goes while such a snapshot is there. A
+//! claim that looked among all of them for the one that is left would read more pages with each grant that there has
+//! been. Pages are counted, not seconds.
 
 use std::thread;
 
@@ -25,7 +25,7 @@ fn tasks(count: usize) -> Value {
     (0..count).map(|n| json!({"action": "x", "group_id": format!("g{}", n % 20)})).collect()
 }
 
-/// Somebody reads the queue in a transaction that he leaves open.
+/// A session reads the queue in a transaction that it leaves open.
 fn read_on(db: &Db) -> Session {
     let mut reader = db.connect();
     reader.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
@@ -47,13 +47,13 @@ fn reads_no_more_after_many_grants(
         session.run(&format!("SELECT taskq.{setting}"));
     }
     session.insert(tasks(grants + 300)).unwrap();
-    // With plans and caches that are warm, and while somebody works all along.
+    // With plans and caches that are warm, and while a worker works all along.
     for _ in 0..50 {
         session.perform("x", "completed");
     }
     session.own("w", in_progress, &["x"]).unwrap();
     let first = (0..5).map(|_| session.pages_of_a_claim("x")).min().unwrap();
-    let first_in_vain = (full > 0).then(|| pages_in_vain(&db, &mut session, full));
+    let first_while_full = (full > 0).then(|| pages_while_the_limit_is_full(&db, &mut session, full));
     let reader = read_on(&db);
     // One after the other, each in a transaction of its own.
     db.connect().run(&format!(
@@ -65,22 +65,23 @@ fn reads_no_more_after_many_grants(
     ));
     // What the planner learns meanwhile changes nothing.
     session.run("ANALYZE");
-    // Marks move once those have ended who run beside this test.
+    // Marks move once those sessions have ended that run beside this test.
     until(&format!("{what}: a claim reads few pages more than the {first} of the first"), || {
         session.perform("x", "completed");
         session.insert(tasks(1)).unwrap();
         (session.pages_of_a_claim("x") <= few(first)).then_some(())
     });
-    if let Some(first) = first_in_vain {
-        until(&format!("{what}: a claim in vain reads few pages more than the {first} of the first"), || {
-            (pages_in_vain(&db, &mut session, full) <= few(first)).then_some(())
-        });
+    if let Some(first) = first_while_full {
+        until(
+            &format!("{what}: a claim of nothing reads few pages more than the {first} of the first"),
+            || (pages_while_the_limit_is_full(&db, &mut session, full) <= few(first)).then_some(()),
+        );
     }
     drop(reader);
 }
 
 /// What a claim reads while all that the limits allow is in progress.
-fn pages_in_vain(db: &Db, session: &mut Session, full: i32) -> i64 {
+fn pages_while_the_limit_is_full(db: &Db, session: &mut Session, full: i32) -> i64 {
     let mut others = db.connect();
     let held = others.own("w", full, &["x"]).unwrap();
     let pages = (0..3)
@@ -134,7 +135,8 @@ fn a_claim_of_an_action_whose_groups_take_turns() {
     reads_no_more_after_many_grants("turns", &["set_action('x', fair => true)"], GRANTS, 3, 0);
 }
 
-/// A group at its limit, which has waited all along with many tasks: it keeps nobody's marks down, and has its own.
+/// A group at its limit, which has waited all along with many tasks: it keeps no other group's marks down, and has its
+/// own.
 #[test]
 #[ignore = "long"]
 fn a_full_group_that_has_waited_for_long() {

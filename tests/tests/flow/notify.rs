@@ -1,7 +1,7 @@
 //! `notify`: an action that is set to it sends NOTIFY on its channel when a task of it is ready, others do not.
 //!
 //! Why: clients that LISTEN instead of polling hang when one way of becoming ready is forgotten; NOTIFY takes a lock at
-//! commit, so nobody who did not ask may pay for it. On wrong code a notification is missing, or there is one.
+//! commit, so no session that did not ask may pay for it. On wrong code a notification is missing, or there is one.
 
 use std::time::Duration;
 

@@ -41,7 +41,7 @@ fn a_paused_group_is_not_owned_and_comes_back_in_its_order() {
 }
 
 #[test]
-fn who_waits_is_woken_by_the_resume() {
+fn a_resume_wakes_a_waiting_call() {
     let db = Db::new();
     let mut session = db.connect();
     session.insert(members("g", 1)).unwrap();

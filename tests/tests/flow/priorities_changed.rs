@@ -1,4 +1,4 @@
-//! Tasks whose priorities somebody changes while a claim looks from one priority to the next.
+//! Tasks whose priorities are changed while a claim looks from one priority to the next.
 //!
 //! A claim of an action with lanes asks priority after priority, each with a statement of its own: it meets a task at its old priority
 //! and again at the new one. On wrong code it tries to grant it twice, and fails with an internal error.
@@ -14,7 +14,7 @@ use crate::call;
 const TASKS: usize = 60;
 const PRIORITIES: usize = 20;
 
-/// Somebody who goes on changing the priorities of tasks until told to stop.
+/// Goes on changing the priorities of tasks until told to stop.
 fn change(session: &mut Session, stop: &AtomicBool) {
     let mut turn = 0;
     while !stop.load(Ordering::Relaxed) {

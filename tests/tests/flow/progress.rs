@@ -1,4 +1,4 @@
-//! Progress of groups: exact whatever happens, cheap whatever the size, and in nobody's way.
+//! Progress of groups: exact whatever happens, cheap whatever the size, and in the way of no call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -154,7 +154,7 @@ fn rows_are_folded_and_tasks_without_a_group_append_none() {
     let left = rows(&mut s);
     assert!(left < 20, "and upkeep does: {left}");
     assert_eq!(numbers(&mut s, "g"), "300/300/0/1");
-    // Under REPEATABLE READ nobody folds, and nothing is lost.
+    // Under REPEATABLE READ no call folds, and nothing is lost.
     s.insert(tasks("g", 300..400)).unwrap();
     for _ in 0..100 {
         s.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
@@ -171,12 +171,12 @@ fn rows_are_folded_and_tasks_without_a_group_append_none() {
 }
 
 #[test]
-fn returns_into_one_group_wait_for_nobody_and_every_look_is_consistent() {
+fn returns_into_one_group_wait_for_no_other_and_each_look_is_consistent() {
     const TASKS: usize = 1200;
     let db = Db::new();
     let mut session = db.connect();
     session.insert(tasks("g", 0..TASKS)).unwrap();
-    // Somebody has returned a task and does not commit: nobody waits for him.
+    // A session has returned a task and does not commit: no other return waits for it.
     let mut idler = db.connect();
     idler.run("BEGIN");
     idler.perform("x", "completed");

@@ -1,4 +1,4 @@
-//! What a limit lets go is had at once by those who sleep for it.
+//! What a limit lets go is had at once by the calls that sleep for it.
 //!
 //! Why: a limit is taken by a transaction, and others who look at that moment find it taken. They must learn what is left
 //! of it, or when: the next slot is had as soon as it can be, the next task of a rate when the bucket has refilled. On wrong
@@ -52,7 +52,7 @@ fn the_second_of_two_waiters_gets_the_next_task_when_the_rate_allows_it() {
     }
 }
 
-/// Its commit tells one of those who have found the bucket taken.
+/// Its commit wakes one of the calls that have found the bucket taken.
 #[test]
 fn the_end_of_a_long_transaction_that_has_taken_a_rate_wakes_a_waiter() {
     let db = Db::new();

@@ -204,7 +204,8 @@ fn drain(main: &mut Session) {
     call(main, "delay_workgroup('api', '0')");
     call(main, "resume_action('plain')");
     call(main, "set_action('rated', clear => '{rate_limit}')");
-    // Nobody comes back to what was abandoned without a deadline; there is none, but a reset may have left a token void.
+    // No worker comes back to what was abandoned without a deadline; there is none, but a reset may have left a token
+    // void.
     until("all has settled", || {
         for grant in main.own("end", 1000, &ACTIONS).unwrap() {
             main.complete(&grant);

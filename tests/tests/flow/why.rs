@@ -1,7 +1,7 @@
 //! `why` names what flow control holds a task back for, with the name and the facts.
 //!
-//! Why: a ready task that nobody gets is the question an operator asks most. On wrong code a reason is missing, or is told
-//! of a task that could be had.
+//! Why: a ready task that no worker gets is the question an operator asks most. On wrong code a reason is missing, or
+//! is given for a task that could be had.
 
 use serde_json::json;
 use taskq_tests::{Db, Session};
@@ -51,13 +51,13 @@ fn each_reason_is_named_with_its_facts() {
 }
 
 #[test]
-fn a_limit_of_none_is_held_by_nobody() {
+fn why_names_no_holder_of_a_limit_of_zero() {
     let db = Db::new();
     let mut session = db.connect();
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     call(&mut session, "set_action('x', max_concurrency => 0)");
     tells(&mut session, "a", "x", &["the limit of its action is full: 0 of 0 tasks are in progress"]);
-    assert!(!why(&mut session, "a").iter().any(|reason| reason.contains("held by")), "by nobody");
+    assert!(!why(&mut session, "a").iter().any(|reason| reason.contains("held by")), "by no worker");
 }
 
 /// On wrong code tasks that are kept longer than those of this action hide it, and the operator looks for a worker that is there.
@@ -81,7 +81,7 @@ fn a_grant_a_moment_ago_is_seen_however_long_others_are_kept() {
 }
 
 #[test]
-fn riders_and_those_that_wait_for_a_key_name_whom_they_wait_for() {
+fn why_names_the_task_that_a_rider_or_a_busy_merge_key_waits_for() {
     let db = Db::new();
     let mut session = db.connect();
     session
@@ -127,9 +127,9 @@ fn a_task_that_can_be_had_has_no_such_reason() {
     }
 }
 
-/// The commit that somebody has forgotten: to all others the task is ready.
+/// A commit that was forgotten: to all other sessions the task is ready.
 #[test]
-fn what_an_open_transaction_has_in_hand_is_told() {
+fn why_names_the_open_transaction_that_has_the_task_in_hand() {
     let db = Db::new();
     let (mut session, mut open) = (db.connect(), db.connect());
     session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x", "delay": "1 ms"}])).unwrap();

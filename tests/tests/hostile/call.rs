@@ -13,13 +13,13 @@ const CLASSES: &[&str] = &["TQ", "22", "42", "54", "0A"];
 /// A procedure that commits, in a block; a domain's check.
 const OTHERS: &[&str] = &["2D000", "23514"];
 
-/// Who calls what.
+/// The caller.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Caller {
-    Anybody,
+    Plain,
     /// A function that may sleep: it is not waited for.
     Sleeper,
-    /// A function that is for the extension itself: who may call it at all is told less nicely.
+    /// A function that is for the extension itself: a caller that may call it at all is told less nicely.
     Inside,
     /// A program that knows the types only: it is not waited for, and what PostgreSQL itself says of its statements is its own.
     Smith,

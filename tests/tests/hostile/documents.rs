@@ -176,7 +176,7 @@ fn mutated_documents() {
     let before = state_of_all(&mut session);
     for (call, document) in &calls {
         let call = call.replace('$', &literal(document));
-        assert!(matches!(hostile(&mut session, &call, Caller::Anybody), End::Worked), "as it is: {call}");
+        assert!(matches!(hostile(&mut session, &call, Caller::Plain), End::Worked), "as it is: {call}");
     }
     let (mut worked, mut refused) = (0, 0);
     for round in 0..1500 * soak {
@@ -190,7 +190,7 @@ fn mutated_documents() {
             // What was taken is sound within its transaction.
             call += "; DO $$ BEGIN ASSERT (SELECT count(*) FROM taskq.check()) = 0, 'broken'; END $$";
         }
-        match hostile(&mut session, &call, Caller::Anybody) {
+        match hostile(&mut session, &call, Caller::Plain) {
             End::Worked => worked += 1,
             End::Refused(_) => refused += 1,
         }

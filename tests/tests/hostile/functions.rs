@@ -74,7 +74,7 @@ impl Function {
         } else if self.arguments.iter().any(|(name, _)| ["wait", "timeout"].contains(&name.as_str())) {
             Caller::Sleeper
         } else {
-            Caller::Anybody
+            Caller::Plain
         }
     }
 

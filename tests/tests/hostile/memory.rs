@@ -39,14 +39,14 @@ const HOT: &[(&str, &[&str])] = &[
     (
         "extend",
         &[
-            "SELECT * FROM taskq.extend_tasks_ownership('w', '{nobody}', ARRAY[gen_random_uuid()], '1 minute')",
+            "SELECT * FROM taskq.extend_tasks_ownership('w', '{absent}', ARRAY[gen_random_uuid()], '1 minute')",
         ],
     ),
     ("refused: a token", &["SELECT taskq.return_task('stays', gen_random_uuid())"]),
     ("refused: an id", &["SELECT taskq.insert_task('stays', 'x')"]),
     ("refused: a key", &[r#"SELECT taskq.insert_tasks('[{"action": "x", "prioritty": 1}]')"#]),
     ("refused: a cycle", &["SELECT taskq.add_dependencies('{stays}', '{stays}')"]),
-    ("refused: nobody", &["SELECT taskq.add_dependencies('{nobody}', '{stays}')"]),
+    ("refused: absent", &["SELECT taskq.add_dependencies('{absent}', '{stays}')"]),
     (
         "looks",
         &[
@@ -102,7 +102,7 @@ fn flat(name: &str, calls: &[&str]) -> Option<String> {
     session.run(
         "SET jit = off; CREATE TEMPORARY TABLE held (token uuid); INSERT INTO held VALUES (NULL); \
          CREATE TEMPORARY TABLE granted (task_id text, token uuid); INSERT INTO granted VALUES (NULL, NULL); \
-         SELECT taskq.insert_task('stays', 'nobody'), taskq.insert_task('kept', 'keep'); \
+         SELECT taskq.insert_task('stays', 'unclaimed'), taskq.insert_task('kept', 'keep'); \
          CREATE TEMPORARY TABLE kept AS SELECT task_id, token FROM taskq.own_tasks('w', 1, '{keep}')",
     );
     for _ in 0..WARM {

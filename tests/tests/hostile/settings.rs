@@ -245,9 +245,9 @@ const COLUMNS: &str = "DO $$
     END $$";
 
 #[test]
-fn columns_that_somebody_adds_make_no_difference() {
+fn columns_that_are_added_to_tables_make_no_difference() {
     assert_eq!(answers(COLUMNS), answers(""));
-    // Nor beside others, where a signal is left to whoever has the counter.
+    // Nor beside others, where a signal is left to the holder of the counter.
     let db = Db::new();
     let (mut session, mut other) = (db.connect(), db.connect());
     session.run(COLUMNS);

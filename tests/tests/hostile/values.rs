@@ -72,10 +72,10 @@ pub fn bad(kind: &str) -> Vec<&'static str> {
             "repeat('ö', 200000)",
             "U&'\\+01F600'",
             "E'\\u202e\\u0301'",
-            "'nobody'",
+            "'absent'",
             "'-1'",
         ],
-        "name" => &["''", "'nobody'", "repeat('x', 200)"],
+        "name" => &["''", "'absent'", "repeat('x', 200)"],
         "text[]" => &[
             "'{}'",
             "'{NULL}'",

@@ -122,7 +122,7 @@ fn a_missing_dependency_is_ignored_only_on_request() {
     let db = Db::new();
     let mut session = db.connect();
     let tasks = json!([
-        {"id": "a", "action": "x", "depends_on": ["nobody", "b"], "to_signal_after": ["no one"]},
+        {"id": "a", "action": "x", "depends_on": ["absent", "b"], "to_signal_after": ["none"]},
         {"id": "b", "action": "x"},
     ]);
     assert_eq!(sqlstate(&session.insert(tasks.clone()).unwrap_err()), "TQ003");

@@ -1,8 +1,9 @@
 //! What `INSERT … ON CONFLICT DO NOTHING` gave for free where tasks are inserted through the table access method itself: on
 //! trial in the unique index of ids, and many rows at once where the ids are the call's own.
 //!
-//! On wrong code an id is inserted twice or by nobody, two calls are each other's victims, a trial that came to nothing leaves
-//! a row, an index entry or a lock behind, or a row is not there, or not whole, because more came than are written at once.
+//! On wrong code an id is inserted twice or not at all, two calls are each other's victims, a trial that came to
+//! nothing leaves a row, an index entry or a lock behind, or a row is not there, or not whole, because more came than
+//! are written at once.
 
 use serde_json::{Value, json};
 use taskq_tests::random::Random;
@@ -29,10 +30,10 @@ fn long_body(seed: u64) -> String {
     (0..20_000).map(|_| char::from(b'a' + random.below(26) as u8)).collect()
 }
 
-/// Many sessions insert the same ids in orders of their own, and some of them roll back: each id is inserted by exactly one of
-/// those who commit, in full, and nobody is the victim of a deadlock.
+/// Many sessions insert the same ids in orders of their own, and some of them roll back. Each id is inserted in full by
+/// exactly one of those that commit, and no session is the victim of a deadlock.
 #[test]
-fn each_id_is_inserted_once_whoever_rolls_back() {
+fn each_id_is_inserted_once_whichever_sessions_roll_back() {
     const IDS: usize = 60;
     let db = Db::new();
     let mut watcher = db.connect();
@@ -62,7 +63,7 @@ fn each_id_is_inserted_once_whoever_rolls_back() {
         })
         .collect();
     let inserted: usize = calls.into_iter().map(|call| call.join().1).sum();
-    // Rounds of which everybody rolled back are made up for.
+    // Rounds that all sessions rolled back are made up for.
     let rest: usize = (0..15)
         .map(|round| {
             let tasks = (0..IDS)
@@ -100,7 +101,7 @@ fn a_call_that_gives_up_waiting_for_an_id_leaves_nothing() {
     sound(&mut third);
 }
 
-/// Whoever meets a row that is there on trial waits for its transaction once the trial has succeeded.
+/// An insert that meets a row that is there on trial waits for its transaction once the trial has succeeded.
 #[test]
 fn the_second_waits_and_sees_what_became_of_the_first() {
     let db = Db::new();
@@ -123,8 +124,8 @@ fn the_second_waits_and_sees_what_became_of_the_first() {
     sound(&mut watcher);
 }
 
-/// A call that skips what somebody else has just inserted has no use for it, and locks nothing of it: else it met another
-/// single call in a deadlock.
+/// A call that skips what another session has just inserted has no use for it, and locks nothing of it: else it met
+/// another single call in a deadlock.
 #[test]
 fn what_is_skipped_is_not_locked() {
     let db = Db::new();
@@ -177,7 +178,7 @@ fn what_is_skipped_and_removed_meanwhile_is_inserted() {
     }
 }
 
-/// Under each level of isolation, somebody else has committed the id after this transaction's snapshot.
+/// Under each level of isolation, another session has committed the id after this transaction's snapshot.
 #[test]
 fn an_id_that_came_after_the_snapshot() {
     for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
@@ -295,7 +296,7 @@ fn an_id_is_taken_whatever_other_index_has_it() {
     let refused = session.insert(json!([{"id": "m", "action": "x"}])).unwrap_err();
     assert_eq!(sqlstate(&refused), "TQ002");
     assert_eq!(session.insert(json!([{"id": "n", "action": "x"}])).unwrap(), ["n"]);
-    // One who has looked in vain, and meets it when he writes.
+    // A call that has not seen the id when it looked, and meets it when it writes.
     reader.run("BEGIN; SELECT taskq.insert_task('o', 'x')");
     let skips = db.connect().background(|session| {
         session.insert_with(json!([{"id": "o", "action": "x"}]), "on_conflict => 'skip'").unwrap()
@@ -307,8 +308,8 @@ fn an_id_is_taken_whatever_other_index_has_it() {
     sound(&mut session);
 }
 
-/// A call keeps no lock on an index it has looked into: who rebuilds the table's indexes has the table locked by then, which
-/// the call wants next.
+/// A call keeps no lock on an index it has looked into: a session that rebuilds the table's indexes has the table
+/// locked by then, which the call wants next.
 #[test]
 fn a_look_for_ids_is_in_no_rebuilders_way() {
     let db = Db::new();

@@ -1,7 +1,8 @@
 //! Bodies that are JSON: how they are given, stored and handed out.
 //!
-//! Why: most bodies are JSON, and casting each of them by hand, in both directions, is where they break. On wrong code a
-//! literal is ambiguous, a body that is no JSON is an error for whoever looks at all tasks, or a string gets quotes.
+//! Why: most bodies are JSON, and casting each of them by hand, in both directions, is where they break. On wrong code
+//! a literal is ambiguous, a body that is no JSON is an error for a query that looks at all tasks, or a string gets
+//! quotes.
 
 use serde_json::{Value, json};
 use taskq_tests::Db;

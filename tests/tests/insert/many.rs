@@ -91,7 +91,7 @@ fn each_key_means_what_it_means_for_insert_task() {
         "seed => true",
         "unique_by => 'true'",
         "retention_aborted => '5 days'",
-        "depends_on => '{nobody}', if_missing => 'ignore'",
+        "depends_on => '{absent}', if_missing => 'ignore'",
         "priority => NULL, spontaneous => NULL, seed => NULL, post_result => NULL",
     ];
     // Deleting what it would wait for takes it along.
@@ -158,7 +158,7 @@ fn what_is_wrong_is_refused_and_named_and_nothing_is_inserted() {
         ("TQ006", "backoff", "insert_many('x', '{a}', backoff => '{}')", &[]),
         ("TQ006", "unique_by", "insert_many('x', '{a}', unique_by => '{\"no\": 1}')", &[]),
         ("TQ006", "NULL", "insert_many('x', '{a}', depends_on => '{NULL}')", &[]),
-        ("TQ003", "nobody", "insert_many('x', '{a}', depends_on => '{nobody}')", &[]),
+        ("TQ003", "absent", "insert_many('x', '{a}', depends_on => '{absent}')", &[]),
         ("TQ004", "cycle", "insert_many('x', '{a}', '{1}', depends_on => '{1}')", &[]),
         ("22023", "on_conflict", "insert_many('x', '{a}', on_conflict => 'skpi')", &[]),
         ("22004", "on_conflict", "insert_many('x', '{a}', on_conflict => NULL)", &[]),

@@ -55,8 +55,8 @@ fn skip_leaves_a_settled_and_a_held_task_alone() {
     session.complete(&grant);
 }
 
-/// Two sessions insert the same id, the first in a transaction that ends like this: what the other is told, and somebody
-/// who looks afterwards.
+/// Two sessions insert the same id, the first in a transaction that ends like this: what the other is told, and a
+/// session that looks afterwards.
 fn two_insert(db: &Db, end: &str) -> (Answer<Vec<String>>, Session) {
     let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
     first.run("BEGIN");

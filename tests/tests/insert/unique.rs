@@ -1,4 +1,4 @@
-//! Unique tasks: who holds a key, and for how long; what a call says of its tasks. One session; several are in
+//! Unique tasks: which task holds a key, and for how long; what a call says of its tasks. One session; several are in
 //! `unique_races`.
 
 use serde_json::{Value, json};

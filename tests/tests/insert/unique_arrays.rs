@@ -30,7 +30,7 @@ fn start() -> (Db, Session) {
 }
 
 #[test]
-fn what_is_left_out_for_a_stored_task_stands_for_the_one_that_takes_its_place() {
+fn a_task_skipped_for_a_stored_one_stands_for_what_replaces_that() {
     let (_db, mut session) = start();
     let skipped = json!({"id": "skipped", "action": "x", "unique_by": "k"});
     let tasks = json!([skipped, dependent("a", "skipped"), replacing("new"), dependent("b", "skipped")]);

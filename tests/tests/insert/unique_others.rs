@@ -122,7 +122,8 @@ fn a_hundred_thousand_unique_tasks_go_in_at_once() {
     assert_eq!(session.one::<i64>(count), 100_002);
 }
 
-/// Who rides on another has begun with it: its key is in the way of nobody who asks for pending ones. The view said that it was.
+/// A rider has begun with its leader: its key is not in the way of an insertion that asks for pending ones. The view
+/// said that it was.
 #[test]
 fn the_view_and_insertions_agree_about_a_rider() {
     let db = Db::new();

@@ -151,7 +151,7 @@ fn a_removal_waits_for_no_insertion_and_what_it_leaves_is_free() {
     assert_eq!(remover.state("a"), "gone");
     assert_eq!(remover.one::<i64>("SELECT count(*) FROM taskq.unique_key"), 1, "its row was locked");
     assert_eq!(remover.one::<i64>("SELECT count(*) FROM taskq.unique_keys"), 0);
-    // Whoever removes a task with a key near by takes it along.
+    // The removal of a task with a key near by takes it along.
     remover.insert(unique("c", json!("a"))).unwrap();
     remover.delete(&["c"]).unwrap();
     assert_eq!(remover.one::<i64>("SELECT count(*) FROM taskq.unique_key"), 0);

@@ -44,7 +44,7 @@ impl Bench {
         Bench { watcher, steppers, _db: db }
     }
 
-    /// Sets the scene, under names that nobody has used before.
+    /// Sets the scene, under names that no run has used before.
     pub fn set(&mut self, scene: &Scene, transactions: usize) -> Names {
         static RUN: AtomicU64 = AtomicU64::new(0);
         let prefix = format!("n{}_", RUN.fetch_add(1, Ordering::Relaxed));

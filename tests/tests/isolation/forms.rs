@@ -1,4 +1,5 @@
-//! What a call may have done in a serial order: all that it can do alone, or something else, if somebody was beside it.
+//! What a call may have done in a serial order: all that it can do alone, or something else, if another call was beside
+//! it.
 
 use crate::scenes::{Kind, Op, Rules};
 use crate::spec::Spec;

@@ -108,7 +108,7 @@ pub fn run(what: &str, jobs: Vec<Job>) {
     });
     let report = report.into_inner().expect("no worker has panicked");
     println!(
-        "{what}: {} specs, {} interleavings ({} in which somebody waited), {} that cannot be, {} serial orders for comparison; \
+        "{what}: {} specs, {} interleavings ({} in which a step waited), {} that cannot be, {} serial orders for comparison; \
          run again: {:?}; refused: {:?}; {:.0?}",
         report.specs,
         report.orders,

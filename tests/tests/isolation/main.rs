@@ -9,15 +9,16 @@
 //! * a call that was refused is refused in some serial order, too. No other error is accepted but `40001` of a transaction
 //!   under REPEATABLE READ or SERIALIZABLE that had another one beside it, and `40P01` where one of them makes several calls. Such
 //!   a transaction is run again, and then the first rule is for it;
-//! * calls that wait for nobody (claims, upkeep) may have done less, where somebody was beside them, or more of what upkeep has to
-//!   do (`forms.rs`); how many tasks `pause_group` has found is not compared then, nor which of several dependencies a task
-//!   names that was aborted for their sake (`signals.rs`);
+//! * calls that wait for no other (claims, upkeep) may have done less, where another was beside them, or more of what
+//!   upkeep has to do (`forms.rs`). How many tasks `pause_group` has found is not compared then, nor which of several
+//!   dependencies a task names that was aborted for their sake (`signals.rs`);
 //! * `taskq.check()` finds nothing, no token is given out twice, nothing is granted before its dependencies have ended;
-//! * nobody waits when all others have ended.
+//! * no step waits when all others have ended.
 //!
-//! The operations are a table, `scenes/`: whoever adds one adds a line. `make test-all` tries a choice, which is another one with
+//! The operations are a table, `scenes/`: each is a line. `make test-all` tries a choice, which is another one with
 //! another `TASKQ_ISOLATION_SEED`; `TASKQ_ISOLATION=long` tries all pairs in all orders, which takes an hour or two.
-//! `TASKQ_ISOLATION_SCENE` and `TASKQ_ISOLATION_SPEC` restrict that to a scene, and to specs whose names have a text in them.
+//! `TASKQ_ISOLATION_SCENE` and `TASKQ_ISOLATION_SPEC` restrict that to a scene, and to specs whose names have a text in
+//! them.
 
 mod bench;
 mod forms;

@@ -1,6 +1,6 @@
 //! What may come out: the calls of the transactions that were committed, one after the other in some order, in each of
 //! which every transaction's own calls keep theirs. A call that passes over what others have locked may have done less,
-//! if somebody was beside it.
+//! if another was beside it.
 
 use std::collections::HashMap;
 

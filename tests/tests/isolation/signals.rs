@@ -1,9 +1,9 @@
 //! What of a state is by the order in which signals were counted.
 //!
-//! A signal to a task that somebody has locked is counted later, by whoever looks next. So a task with two dependencies that end
-//! beside each other may be aborted by either, whichever call came first; and what the end of the other would have done to it,
-//! one more signal or one more task to wait for, it has or has not. Whoever looks sees the one order at one of two such tasks, and
-//! the other order at the other, if somebody had locked only one of them.
+//! A signal to a task that another transaction has locked is counted later, by the next that looks. So a task with two
+//! dependencies that end beside each other may be aborted by either, whichever call came first; and what the end of the
+//! other would have done to it, one more signal or one more task to wait for, it has or has not. A call that looks sees
+//! the one order at one of two such tasks, and the other order at the other, if only one of them was locked.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,10 @@ pub fn without_their_order(state: &str) -> String {
         .filter(|(kind, row)| is_aborted(kind, row))
         .filter_map(|(_, row)| row["id"].as_str())
         .collect();
-    let kept = state.lines().zip(&lines).filter(|(_, (kind, row))| !waits_in_vain(kind, row, &aborted));
+    let kept = state
+        .lines()
+        .zip(&lines)
+        .filter(|(_, (kind, row))| !is_open_edge_of_an_aborted_task(kind, row, &aborted));
     let kept = kept.map(|(line, (kind, row))| match is_aborted(kind, row) {
         true => format!(
             "{kind} {}",
@@ -41,7 +44,7 @@ fn is_aborted(kind: &str, row: &Value) -> bool {
     kind == "task" && row["state"] == "aborted" && of_another
 }
 
-fn waits_in_vain(kind: &str, row: &Value, aborted: &BTreeSet<&str>) -> bool {
+fn is_open_edge_of_an_aborted_task(kind: &str, row: &Value, aborted: &BTreeSet<&str>) -> bool {
     kind == "dependency"
         && row["settled"] == false
         && row["run"].as_str().is_some_and(|run| aborted.contains(run))

@@ -1,5 +1,5 @@
-//! A connection whose steps are sent without waiting for them: a step that waits for a lock stays pending until
-//! somebody releases it, as in PostgreSQL's isolation tester.
+//! A connection whose steps are sent without waiting for them: a step that waits for a lock stays pending until another
+//! connection releases it, as in PostgreSQL's isolation tester.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -16,10 +16,10 @@ pub type Row = Vec<(String, Option<String>)>;
 /// What a step gave: the rows of all its statements, or SQLSTATE and message.
 pub type Reply = Result<Vec<Row>, (String, String)>;
 
-/// Longer than any step takes that waits for nobody. Then it is cancelled, and so fails with `57014`.
+/// Longer than any step takes that waits for no other. Then it is cancelled, and so fails with `57014`.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a step may take before anybody asks whether it waits.
+/// How long a step may take before the test asks whether it waits.
 const AT_FIRST: Duration = Duration::from_micros(400);
 
 pub struct Stepper {

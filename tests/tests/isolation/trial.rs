@@ -319,7 +319,7 @@ impl Run<'_, '_> {
         let clean = again.is_empty()
             && self.spec.txs.iter().all(|tx| tx.end.counts() && tx.end != End::Prepare)
             && fates.iter().all(|fate| matches!(fate, Fate::Done(_)));
-        // What a claim has met that somebody was just changing it has put off for a second.
+        // What a claim has met that another transaction was just changing it has put off for a second.
         let claimed_beside = self.spec.txs.iter().zip(&self.progress).any(|(tx, progress)| {
             tx.calls.iter().zip(&progress.beside).any(|(op, &beside)| op.kind == Kind::Claims && beside)
         });

@@ -28,7 +28,7 @@ pub fn compare(session: &mut Session, graph: &Graph, ledger: &Ledger) {
         if let Some(told) = settled.get(&number) {
             assert_eq!(task.status_code, *told, "{number} ended otherwise than its worker was told");
         } else if task.status_code == "completed" {
-            assert!(node.spontaneous, "{number} completed, but nobody returned it");
+            assert!(node.spontaneous, "{number} completed, but no worker returned it");
         } else {
             assert!(
                 lost || exhausted || cancelled.contains(&number),
@@ -51,7 +51,7 @@ pub fn compare(session: &mut Session, graph: &Graph, ledger: &Ledger) {
     assert!(by_cancel <= counted, "{by_cancel} ended by a cancel, but the cancels counted {counted}");
     assert_eq!(session.broken(), [""; 0]);
     let actors: i64 = session.one("SELECT count(*) FROM taskq.actors");
-    assert_eq!(actors, 0, "nobody holds anything");
+    assert_eq!(actors, 0, "no worker holds anything");
     // The run was worth something: all that can happen did happen.
     let ended = |state: &str| tasks.values().filter(|task| task.state == state).count();
     println!(

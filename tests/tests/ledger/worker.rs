@@ -15,7 +15,7 @@ use crate::graph::{ACTIONS, Graph};
 pub struct Ledger {
     /// How often each task was granted.
     pub grants: Mutex<HashMap<usize, u64>>,
-    /// How each task was settled, by whoever the queue believed.
+    /// How each task was settled, by the worker whose return the queue accepted.
     pub settled: Mutex<HashMap<usize, &'static str>>,
     /// The tasks that a cancel named.
     pub cancelled: Mutex<HashSet<usize>>,
@@ -102,7 +102,7 @@ impl Worker {
                 held.insert(number, (token, deadline));
             } else {
                 let over = deadline.is_some_and(|deadline| deadline <= now);
-                assert!(over, "{} is held by somebody else until {deadline:?}", grant.task_id);
+                assert!(over, "{} is held by another worker until {deadline:?}", grant.task_id);
             }
         }
         drop(held);
@@ -116,9 +116,9 @@ impl Worker {
     fn perform(&mut self, session: &mut Session, grant: Grant, lease_holds: bool) {
         match self.random.below(100) {
             0..=5 if !lease_holds => self.late.push(grant),
-            // A worker that dies with a long lease: somebody with its token cuts the lease short.
+            // A worker that dies with a long lease: another with its token cuts the lease short.
             0..=3 => {
-                // Struck off before: ten milliseconds later it may be somebody else's.
+                // Struck off before: ten milliseconds later it may be another worker's.
                 let number = number_of(&grant);
                 let mut held = self.ledger.held.lock().unwrap();
                 if held.get(&number).is_some_and(|(token, _)| *token == grant.token) {
@@ -164,7 +164,7 @@ impl Worker {
         }
     }
 
-    /// Before the call, so that nobody who is granted the task after it finds it held.
+    /// Before the call, so that no worker that is granted the task after it finds it held.
     fn take_from_held(&self, number: usize, token: Uuid) -> Option<Option<DateTime<Utc>>> {
         let mut held = self.ledger.held.lock().unwrap();
         if held.get(&number).is_some_and(|(holder, _)| *holder == token) {
@@ -177,7 +177,7 @@ impl Worker {
     fn cancel_something(&mut self, session: &mut Session) {
         let number = self.random.below(self.graph.nodes.len() as u64) as usize;
         self.ledger.cancelled.lock().unwrap().insert(number);
-        // Whoever is granted it meanwhile is cancelled too.
+        // A worker that is granted it meanwhile loses it, too.
         let counted = session.cancel(&[&number.to_string()]).unwrap();
         if counted > 0 {
             self.ledger.held.lock().unwrap().remove(&number);

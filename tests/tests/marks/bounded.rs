@@ -1,7 +1,7 @@
 //! How much one call does of what time has made necessary, beside what it is for.
 //!
-//! On wrong code a call works off all that there is, in one transaction. With a time-out it is cut off then, nothing of it
-//! stays, the next one begins anew, and nobody gets anything however often he calls.
+//! On wrong code a call works off all that there is, in one transaction. With a time-out it is cut off then, nothing of
+//! it stays, the next one begins anew, and no worker gets anything however often it calls.
 
 use std::time::Instant;
 
@@ -29,11 +29,11 @@ fn a_backlog_of_elapsed_leases_of_others_is_worked_off_in_small_parts() {
     assert!(session.own("w", 10, &["nothing"]).unwrap().is_empty());
     let now = held(&mut session) - 5;
     assert!((left - 500..left).contains(&now), "{now} of {left} are left by the next call");
-    // So does one that has waited in vain.
+    // So does one that has waited and was granted nothing.
     assert!(session.own_with("w", 10, &["nothing"], "wait => '0.1 s'").unwrap().is_empty());
     let then = held(&mut session) - 5;
     assert!((now - 500..now).contains(&then), "{then} of {now} are left by one that has slept");
-    // Whoever asks for the action itself is granted them at once.
+    // A worker that asks for the action itself is granted them at once.
     assert_eq!(session.own("w", 3000, &["dead"]).unwrap().len(), 3000);
     assert_eq!(session.broken(), Vec::<String>::new());
 }

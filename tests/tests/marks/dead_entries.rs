@@ -1,9 +1,9 @@
-//! Claims behind what is dead: under a snapshot that somebody holds, tasks that are done leave their entries in the index of
+//! Claims behind what is dead: while a snapshot is held, tasks that are done leave their entries in the index of
 //! claiming, any number of them.
 //!
-//! Why: a call that walked over 150,000 of them took longer than a task lived in the hands of the other workers. Each walk found
-//! something, came too late, and began anew: for half a minute, with a transaction id that kept everybody's marks where they
-//! were. Entries of the index and pages are counted, not seconds.
+//! Why: a call that walked over 150,000 of them took longer than a task lived in the hands of the other workers. Each
+//! walk found something, came too late, and began anew: for half a minute, with a transaction id that kept the marks of
+//! all sessions where they were. Entries of the index and pages are counted, not seconds.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::sleep;
@@ -82,7 +82,7 @@ fn a_walk_that_takes_longer_than_an_entry_lives_is_not_walked_again_and_again() 
         let mut control = db.connect();
         let walked: Vec<i64> = (0..8)
             .map(|_| {
-                // Nobody tells the new session where to begin.
+                // The new session does not know where to begin.
                 control.run("DELETE FROM taskq.low_mark");
                 let mut fresh = db.connect();
                 let walked = entries_of_a_claim(&mut fresh);
@@ -112,7 +112,7 @@ fn a_new_session_begins_where_others_do() {
         let walked = entries_of_a_claim(&mut fresh);
         assert!(walked < 10_000, "a new session walks over {walked} entries ({isolation})");
     }
-    // Who is granted nothing as well.
+    // A session that is granted nothing as well.
     let mut idle = db.connect();
     assert!(idle.own("w", 1, &["x"]).unwrap().is_empty());
     assert!(entries_of_a_claim(&mut idle) < 10_000);

@@ -1,4 +1,4 @@
-//! What the tables' changes look like to logical decoding: whoever follows them has the same rows in the end.
+//! What the tables' changes look like to logical decoding: a subscriber that follows them has the same rows in the end.
 //!
 //! On wrong code changes that are made through the table access method lack what a follower needs, or a row on trial that was
 //! undone goes out with the others.

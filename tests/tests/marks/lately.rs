@@ -1,8 +1,8 @@
 //! A call that is granted all it asks for does not look for what is due each time; one that is granted less does.
 //!
-//! Why: what is due must not stay hidden from who asks for it because somebody has looked a moment before, and what comes
-//! before everything else must not wait behind a backlog. On wrong code a call that could have a task that is due comes back
-//! without it, or a task of the highest priority is granted when the backlog is at its end.
+//! Why: what is due must not stay hidden from a worker that asks for it because another call has looked a moment
+//! before, and what comes before everything else must not wait behind a backlog. On wrong code a call that could have a
+//! task that is due comes back without it, or a task of the highest priority is granted when the backlog is at its end.
 
 use std::thread::sleep;
 use std::time::Duration;

@@ -18,7 +18,7 @@ fn perform(session: &mut Session, count: usize) {
     }
 }
 
-/// Looks that find nothing, until nobody who runs beside this test keeps the marks from moving.
+/// Looks that find nothing, until no session that runs beside this test keeps the marks from moving.
 fn look(session: &mut Session) {
     for _ in 0..30 {
         assert_eq!(session.own("w", 1, &["x"]).unwrap().len(), 0);

@@ -1,4 +1,4 @@
-//! The looks for what is due, under a snapshot that somebody holds for long.
+//! The looks for what is due, under a snapshot that is held for long.
 //!
 //! Leases that were kept, delayed tasks that have run, deferred signals that were counted, tasks whose retention is
 //! over: what is left of them stays at the low end of an index while such a snapshot is there. A claim that looked

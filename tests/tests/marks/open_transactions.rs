@@ -125,7 +125,8 @@ fn open_replace_delete_cancel_and_edges_are_passed_over() {
         open.insert(tasks).unwrap();
         open.run("BEGIN");
         open.run(call);
-        // Task 1 is being changed. Task 2 is free, though a queue may pass over what somebody is just adding edges to.
+        // Task 1 is being changed. Task 2 is free, though a queue may pass over a task to which edges are just being
+        // added.
         let mut owned = owned_at_once(&mut other, &["x"]);
         assert!(!owned.contains(&"1".to_owned()), "{call}: {owned:?}");
         open.run("ROLLBACK");

@@ -1,7 +1,8 @@
 //! Tables and indexes are written anew, moved and exchanged while claims, returns, extensions and insertions go on.
 //!
-//! On wrong code a session uses a table or an index that it has kept open or known by its old number, an index misses rows, a
-//! call and whoever rewrites a table wait for each other, or a call fails that would have succeeded a moment later.
+//! On wrong code a session uses a table or an index that it has kept open or known by its old number, an index misses
+//! rows, a call and the session that rewrites a table wait for each other, or a call fails that would have succeeded a
+//! moment later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,9 +90,9 @@ fn tables_are_rewritten_and_moved_under_load() {
     assert_eq!(session.broken(), Vec::<String>::new());
 }
 
-/// `ALTER TABLE` gives all rows to the transaction that rewrites them: to a snapshot from before its commit the table is empty.
-/// A call that waits for the table looks with a newer one, as a statement does. On wrong code a signal is lost for good, or a
-/// return is refused though nobody else has the task.
+/// `ALTER TABLE` gives all rows to the transaction that rewrites them: to a snapshot from before its commit the table
+/// is empty. A call that waits for the table looks with a newer one, as a statement does. On wrong code a signal is
+/// lost for good, or a return is refused though no other worker has the task.
 #[test]
 fn a_call_that_waits_for_a_table_to_be_rewritten_sees_its_rows() {
     let db = Db::new();

@@ -40,8 +40,8 @@ fn riders_get_code_status_and_result_and_signal_their_dependents() {
 }
 
 #[test]
-fn who_ran_for_a_rider_is_told_while_it_runs_and_afterwards() {
-    // Else a mail that nobody sent looks like one that was sent.
+fn merged_into_names_the_leader_while_it_runs_and_afterwards() {
+    // Else a mail that was not sent looks like one that was.
     let merged = "SELECT string_agg(concat(id, '>', merged_into), ' ' ORDER BY id) FROM taskq.tasks";
     for (way, code) in [("alike", "completed"), ("each", "aborted"), ("cancel", "aborted")] {
         let db = Db::new();
@@ -76,7 +76,7 @@ fn who_ran_for_a_rider_is_told_while_it_runs_and_afterwards() {
         let why: Vec<String> = session.all("SELECT taskq.why('b')");
         assert!(why[1].contains("a task that is gone"), "{why:?}");
     }
-    // One that was given back has nobody that runs for it.
+    // One that was given back has no leader any more.
     let db = Db::new();
     let mut session = db.connect();
     session.insert(keyed(&["a", "b"])).unwrap();
@@ -141,7 +141,7 @@ fn keys_of_actions_of_groups_and_of_none_are_separate() {
 }
 
 #[test]
-fn a_key_is_busy_in_its_action_and_group_whoever_has_the_same_elsewhere() {
+fn a_merge_key_is_busy_in_its_own_action_and_group_only() {
     let db = Db::new();
     let mut session = db.connect();
     session.insert(json!([{"id": "a", "action": "x", "merge_key": "k", "group_id": "g"}])).unwrap();
@@ -207,7 +207,7 @@ fn a_task_whose_deadline_passed_rides_and_its_old_token_is_void() {
     assert_eq!(next.task_id, "b");
     assert!(owned(&mut session, 1, &["x"]).is_empty());
     assert_eq!(sqlstate(&session.give("a", late.token, "completed").unwrap_err()), "TQ001");
-    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.actors"), 1, "nobody has it any more");
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.actors"), 1, "no worker has it any more");
     session.give_with("b", next.token, "completed", "result => '7'").unwrap();
     let task = session.task("a").unwrap();
     assert_eq!((task.state.as_str(), task.result, task.num_tries), ("completed", Some(json!(7)), 1));
@@ -343,7 +343,7 @@ fn nor_is_it_while_other_groups_and_actions_have_tasks_with_the_same_key() {
     }
 }
 
-/// Why: it ended with a run that had begun before, and nobody was ever given what it had been changed to.
+/// Why: it ended with a run that had begun before, and no worker was ever given what it had been changed to.
 #[test]
 fn a_rider_with_another_body_runs_after_its_leader() {
     for held in [false, true] {

@@ -83,7 +83,7 @@ fn six_sessions_run_one_task_of_a_key_at_a_time_and_finish_all() {
 }
 
 #[test]
-fn an_open_grant_of_the_leader_lets_nobody_run_beside_it() {
+fn no_task_of_a_key_runs_beside_an_open_grant_of_its_leader() {
     let db = Db::new();
     let (mut a, mut b) = (db.connect(), db.connect());
     a.insert(json!([
@@ -95,7 +95,7 @@ fn an_open_grant_of_the_leader_lets_nobody_run_beside_it() {
     let leader = a.own_one("x");
     b.perform("y", "completed");
     let claiming = b.background(|s| s.own("b", 9, &["x"]).unwrap());
-    assert_eq!(claiming.settle_down(&mut db.connect()), Progress::Done, "a claim waits for nobody");
+    assert_eq!(claiming.settle_down(&mut db.connect()), Progress::Done, "a claim waits for no other");
     let (mut b, granted) = claiming.join();
     assert_eq!(granted.iter().map(|g| g.task_id.as_str()).collect::<Vec<_>>(), ["plain"]);
     a.run("COMMIT");

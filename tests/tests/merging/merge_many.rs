@@ -113,7 +113,7 @@ fn several_actions_and_priorities_are_merged_each_for_itself() {
 }
 
 #[test]
-fn what_an_open_claim_has_led_nobody_else_runs_and_a_rollback_gives_all_back() {
+fn keys_of_an_open_claim_run_nowhere_else_and_a_rollback_frees_them() {
     for end in ["COMMIT", "ROLLBACK", "ROLLBACK TO SAVEPOINT s; COMMIT"] {
         let db = Db::new();
         let (mut open, mut main) = (db.connect(), db.connect());
@@ -139,7 +139,7 @@ fn one_that_comes_while_the_leader_is_being_granted_runs_after_it() {
     open.run("BEGIN");
     let leader = open.own("w", 1, &["x"]).unwrap().remove(0);
     main.insert(json!([{"id": "later", "action": "x", "merge_key": "k0"}])).unwrap();
-    // It is left alone, not taken and given back: nobody knows yet whether the key is taken.
+    // It is left alone, not taken and given back: it is not decided yet whether the key is taken.
     let watcher = db.connect();
     let sleeping = watcher.background(|s| s.own_with("w", 1, &["x"], "wait => '40 seconds'").unwrap());
     main.until_asleep(sleeping.pid());

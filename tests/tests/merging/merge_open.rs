@@ -9,7 +9,7 @@ use taskq_tests::{Db, Progress, Session, until};
 use crate::{call, owned};
 
 #[test]
-fn a_claim_that_moves_an_entry_does_not_wait_for_who_attaches_a_dependency_to_it() {
+fn a_claim_that_moves_an_entry_does_not_wait_for_a_new_dependent_of_it() {
     for (what, hold) in [
         ("pause", "pause_group('g')"),
         ("workgroup", "delay_workgroup('w', '1 hour')"),
@@ -60,7 +60,7 @@ fn a_claim_that_moves_an_entry_does_not_wait_for_who_attaches_a_dependency_to_it
 }
 
 #[test]
-fn an_entry_that_somebody_attaches_a_dependent_to_rides_where_it_is() {
+fn an_entry_to_which_a_dependent_is_being_attached_rides_where_it_is() {
     for (most, end) in [(1, "COMMIT"), (9, "COMMIT"), (9, "ROLLBACK")] {
         let db = Db::new();
         let (mut open, mut main) = (db.connect(), db.connect());
@@ -72,7 +72,7 @@ fn an_entry_that_somebody_attaches_a_dependent_to_rides_where_it_is() {
         assert_eq!(
             claim.settle_down(&mut main),
             Progress::Done,
-            "{most} at a time: the claim waits for nobody"
+            "{most} at a time: the claim waits for no other"
         );
         let (mut session, grants) = claim.join();
         assert_eq!(grants.iter().map(|g| g.task_id.as_str()).collect::<Vec<_>>(), ["a"]);
@@ -118,8 +118,8 @@ fn a_rider_that_is_still_held_when_its_leader_ends_is_not_waited_for_and_runs_la
 }
 
 #[test]
-fn a_rider_that_somebody_changes_when_its_leader_settles_runs_a_moment_later() {
-    // Nobody else knows of it then: its leader is gone, and who changes it knows nothing of leaders.
+fn a_rider_that_is_locked_when_its_leader_settles_runs_a_moment_later() {
+    // No other call knows of it then: its leader is gone, and the transaction that changes it knows nothing of leaders.
     let db = Db::new();
     let (mut open, mut main) = (db.connect(), db.connect());
     main.insert(json!([
@@ -131,7 +131,7 @@ fn a_rider_that_somebody_changes_when_its_leader_settles_runs_a_moment_later() {
     let leader = main.own_one("x");
     open.run("COMMIT; BEGIN; SELECT FROM taskq.run r JOIN taskq.task t USING (task_no) WHERE t.id = 'b' FOR UPDATE OF r");
     let ending = db.connect().background(move |s| s.complete(&leader));
-    assert_eq!(ending.settle_down(&mut main), Progress::Done, "it waits for nobody");
+    assert_eq!(ending.settle_down(&mut main), Progress::Done, "it waits for no other");
     drop(ending.join());
     open.run("COMMIT");
     until("the rider is granted", || (owned(&mut main, 9, &["x"]) == ["b"]).then_some(()));
@@ -179,7 +179,7 @@ fn a_claim_that_stays_open_keeps_a_key_busy_in_its_group_only() {
 
 /// The first entry of a group that is paused has the claim look ahead for others.
 #[test]
-fn a_claim_that_moves_a_backlog_does_not_wait_for_who_cancels_some_of_it() {
+fn a_claim_that_moves_a_backlog_does_not_wait_for_a_cancel_in_it() {
     let db = Db::new();
     let (mut open, mut main) = (db.connect(), db.connect());
     let task = |id: &str| json!({"id": id, "action": "x", "group_id": "g"});
@@ -198,7 +198,7 @@ fn a_claim_that_moves_a_backlog_does_not_wait_for_who_cancels_some_of_it() {
 }
 
 #[test]
-fn a_claim_does_not_wait_for_who_cancels_what_would_ride_along() {
+fn a_claim_does_not_wait_for_a_cancel_of_what_would_ride_along() {
     let db = Db::new();
     let (mut open, mut main) = (db.connect(), db.connect());
     let task = |id: &str| json!({"id": id, "action": "x", "merge_key": "k"});
@@ -211,10 +211,10 @@ fn a_claim_does_not_wait_for_who_cancels_what_would_ride_along() {
     open.run("COMMIT");
 }
 
-/// An actor that comes late holds its task again if it can have the key. Whoever has locked that may go on for long, and is not
-/// waited for: the task stays in the queue.
+/// An actor that comes late holds its task again if it can have the key. The transaction that has locked the key may go
+/// on for long, and is not waited for: the task stays in the queue.
 #[test]
-fn an_extension_after_the_deadline_does_not_wait_for_who_has_locked_the_key() {
+fn an_extension_after_the_deadline_does_not_wait_for_a_locked_key() {
     let db = Db::new();
     let (mut holder, mut claim, mut main) = (db.connect(), db.connect(), db.connect());
     main.insert(json!([{"id": "a", "action": "x", "merge_key": "k"}])).unwrap();
@@ -230,17 +230,17 @@ fn an_extension_after_the_deadline_does_not_wait_for_who_has_locked_the_key() {
     holder.run("ROLLBACK");
     let hold = move |s: &mut Session| s.extend("worker", &[("a", late.token)], "1 hour").unwrap();
     let extension = db.connect().background(hold);
-    assert_eq!(extension.settle_down(&mut main), Progress::Done, "it waits for nobody");
+    assert_eq!(extension.settle_down(&mut main), Progress::Done, "it waits for no other");
     let (mut session, held) = extension.join();
     assert_eq!(held, [("a".to_owned(), false)]);
     claim.run("COMMIT");
     assert_eq!(hold(&mut session), [("a".to_owned(), true)]);
 }
 
-/// What a claim moves out of its way in one go behind the first that it has met: an entry that somebody is changing is left to
-/// him.
+/// What a claim moves out of its way in one go behind the first that it has met: an entry that another transaction is
+/// changing is left alone.
 #[test]
-fn a_claim_that_looks_ahead_does_not_wait_for_who_changes_an_entry_there() {
+fn a_claim_that_looks_ahead_does_not_wait_for_a_locked_entry_there() {
     for (what, hold) in [("pause", "pause_group('g')"), ("workgroup", "delay_workgroup('w', '1 hour')")] {
         let db = Db::new();
         let (mut holder, mut main) = (db.connect(), db.connect());

@@ -1,7 +1,7 @@
 //! Calls that lock several entries of a key or a group do so in one order: nothing deadlocks.
 //!
-//! Why: a return locks what rides on its task, and a resume what is parked, beside those who name some of them. On wrong code
-//! each waits for the other, and one of the two ends with 40P01.
+//! Why: a return locks what rides on its task, and a resume what is parked, beside calls that name some of these tasks.
+//! On wrong code each waits for the other, and one of the two ends with 40P01.
 
 use serde_json::json;
 use taskq_tests::{Db, Progress, until};
@@ -79,7 +79,7 @@ fn the_return_of_a_leader_locks_riders_in_the_order_of_a_cancel() {
 /// Single calls, each a transaction by itself, never meet in a deadlock. One that ends the holder of a key locks all that waits
 /// for the key, besides what it names itself. On wrong code it waited out of order, and one of the two got 40P01.
 #[test]
-fn who_ends_the_holder_of_a_key_waits_in_the_order_of_those_who_cancel_what_waits_for_it() {
+fn ending_a_leader_locks_what_waits_for_its_key_in_the_order_of_a_cancel() {
     let db = Db::new();
     let (mut open, mut main) = (db.connect(), db.connect());
     main.insert(
@@ -89,7 +89,7 @@ fn who_ends_the_holder_of_a_key_waits_in_the_order_of_those_who_cancel_what_wait
     assert_eq!(owned(&mut main, 1, &["x"]), ["h"]);
     assert!(owned(&mut main, 3, &["x"]).is_empty());
     assert_eq!(main.one::<i64>("SELECT count(*) FROM taskq.parked"), 3);
-    // Somebody has p2 for a moment, so that the calls meet.
+    // Another transaction has p2 for a moment, so that the calls meet.
     open.run("BEGIN");
     call(&mut open, "cancel_tasks('{p2}')");
     let cancel = |ids: &str| {
@@ -109,9 +109,10 @@ fn who_ends_the_holder_of_a_key_waits_in_the_order_of_those_who_cancel_what_wait
     assert_eq!(main.broken(), Vec::<String>::new());
 }
 
-/// A resume takes out what is parked under the group in the order of those who name it. On wrong code it did so as the rows lie.
+/// A resume takes out what is parked under the group in the order of the calls that name it. On wrong code it did so as
+/// the rows lie.
 #[test]
-fn a_resume_waits_in_the_order_of_those_who_cancel_what_is_parked() {
+fn a_resume_locks_what_is_parked_in_the_order_of_a_cancel() {
     let db = Db::new();
     let (mut open, mut main) = (db.connect(), db.connect());
     let task =

@@ -1,7 +1,7 @@
 //! Workgroups: `delay_workgroup` and `return_task(delay_workgroup =>)` hold back every task of one, in any group.
 //!
-//! Why: after a 429 nobody may knock again before the time, and once it is over (or shortened) nothing may be left behind.
-//! On wrong code a task comes before its time, or stays away after it.
+//! Why: after a 429 no worker may knock again before the time, and once it is over (or shortened) nothing may be left
+//! behind. On wrong code a task comes before its time, or stays away after it.
 
 use serde_json::json;
 use taskq_tests::{Db, Session, refused};
@@ -71,7 +71,7 @@ fn a_unique_key_of_the_ready_is_free_while_its_workgroup_is_held_back() {
 
 #[test]
 fn what_is_held_back_is_scheduled_from_the_start_wherever_one_looks() {
-    // A claim moves tasks aside when it meets them; nobody claims here.
+    // A claim moves tasks aside when it meets them; there is no claim here.
     let db = Db::new();
     let mut session = api(&db);
     session
@@ -147,7 +147,7 @@ fn what_is_held_back_is_scheduled_from_the_start_wherever_one_looks() {
     assert!(session.one::<bool>(
         "SELECT not_before = taskq.clock() + interval '58 seconds' FROM taskq.tasks WHERE id = 'b'"
     ));
-    // When its time is over everything is ready, again without anybody's claim.
+    // When its time is over everything is ready, again without a claim.
     at(&mut session, 61.0);
     let (states, _, stats, groups, _) = look(&mut session);
     assert_eq!(
@@ -325,7 +325,7 @@ fn what_is_in_progress_goes_on_and_a_tasks_own_time_stays() {
 }
 
 #[test]
-fn who_waits_is_woken_at_the_end_of_the_delay() {
+fn a_waiting_call_is_woken_at_the_end_of_the_delay() {
     let db = Db::new();
     let mut session = db.connect();
     session.insert(json!([{"id": "a", "action": "x", "workgroup": "api"}])).unwrap();

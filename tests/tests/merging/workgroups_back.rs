@@ -9,7 +9,7 @@ use crate::{call, owned};
 
 /// Three ways for a task that was set aside to wait for another one: what it takes along is its own time, and not its workgroup's.
 #[test]
-fn who_begins_to_wait_while_its_workgroup_is_held_back_does_not_keep_the_delay() {
+fn a_task_that_gets_a_dependency_while_held_back_does_not_keep_the_delay() {
     let db = Db::new();
     let mut session = db.connect();
     call(&mut session, "insert_task('p3', 'q')");
@@ -92,7 +92,8 @@ fn what_is_held_back_keeps_its_place_among_its_like() {
     }
 }
 
-/// What is held back is not ready: it does not ride on whoever is granted with its key, whether a claim has met it or not.
+/// What is held back is not ready: it does not ride on a task that is granted with its key, whether a claim has met it
+/// or not.
 #[test]
 fn what_is_held_back_does_not_ride() {
     for met_before in [false, true] {
@@ -106,7 +107,7 @@ fn what_is_held_back_does_not_ride() {
             .unwrap();
         call(&mut session, "delay_workgroup('w', '1 hour')");
         if !met_before {
-            // Somebody else is met first.
+            // The rider is met first.
             call(&mut session, "update_tasks('{rider}', priority => 1)");
         }
         let leader = session.own_one("x");

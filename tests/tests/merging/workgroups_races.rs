@@ -18,8 +18,8 @@ fn open_claim(db: &Db) -> (Session, Session) {
     (claim, operator)
 }
 
-/// A claim has set tasks aside and not committed when the delay ends: whoever ends it waits for that, and brings them forward.
-/// Without that they stayed away for the whole of the old delay.
+/// A claim has set tasks aside and not committed when the delay ends: the call that ends it waits for that, and brings
+/// them forward. Without that they stayed away for the whole of the old delay.
 #[test]
 fn a_claim_open_while_a_delay_is_made_shorter_leaves_nothing_behind() {
     let db = Db::new();
@@ -31,8 +31,8 @@ fn a_claim_open_while_a_delay_is_made_shorter_leaves_nothing_behind() {
     assert_eq!(owned(&mut operator, 9, &ACTIONS).len(), 3, "{progress:?}");
 }
 
-/// The other way round: the delay is about to be made shorter when a claim meets the tasks. It waits for nobody, and looks again
-/// in a second.
+/// The other way round: the delay is about to be made shorter when a claim meets the tasks. It waits for no other, and
+/// looks again in a second.
 #[test]
 fn a_claim_beside_a_delay_that_is_being_made_shorter_leaves_nothing_behind() {
     let db = Db::new();
@@ -53,8 +53,8 @@ fn a_claim_beside_a_delay_that_is_being_made_shorter_leaves_nothing_behind() {
     }
 }
 
-/// The row of the workgroup is just being made, by a transaction that has also set tasks aside, when somebody makes the delay
-/// shorter: what it has to bring forward he sees only when he has waited for the row.
+/// The row of the workgroup is just being made, by a transaction that has also set tasks aside, when a call makes the
+/// delay shorter: what that has to bring forward it sees only when it has waited for the row.
 #[test]
 fn the_first_delay_made_shorter_before_it_is_committed_leaves_nothing_behind() {
     let db = Db::new();
@@ -73,10 +73,11 @@ fn the_first_delay_made_shorter_before_it_is_committed_leaves_nothing_behind() {
     assert_eq!(owned(&mut operator, 9, &ACTIONS).len(), 3);
 }
 
-/// One claim after the other sets aside what belongs to a workgroup or a group, and stays open until the next one has: there is no
-/// moment at which none is. Whoever ends the delay, or resumes, waits for those that were there before him, and is through.
+/// One claim after the other sets aside what belongs to a workgroup or a group, and stays open until the next one has:
+/// there is no moment at which none is. A call that ends the delay, or resumes, waits for those that were there before
+/// it, and is through.
 #[test]
-fn claims_that_overlap_for_ever_keep_nobody_from_ending_what_they_go_by() {
+fn claims_that_overlap_for_ever_do_not_keep_a_pause_or_delay_from_ending() {
     let db = Db::new();
     let mut session = db.connect();
     for (hold, end) in [

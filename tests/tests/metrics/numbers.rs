@@ -140,7 +140,7 @@ fn settings_schedules_and_a_backlog_of_retention_show() {
 }
 
 #[test]
-fn those_who_sleep_are_counted() {
+fn waiting_calls_are_counted() {
     let db = Db::new();
     let mut session = db.connect();
     session.insert(json!([{"id": "held", "action": "x"}])).unwrap();

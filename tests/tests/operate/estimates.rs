@@ -1,8 +1,9 @@
 //! What `top`, `stats`, `page` and `metrics` say of a queue that is too large to be counted at each look: estimates, and which of
 //! them are none.
 //!
-//! Why: whoever looks every second at ten million tasks has no seconds for it, and decides by what he sees. On wrong code an
-//! action with a few tasks is lost beside a huge one, what is in progress is guessed, or holes in the table count as tasks.
+//! Why: an operator who looks every second at ten million tasks decides by what such a look shows, and it must not take
+//! seconds. On wrong code an action with a few tasks is lost beside a huge one, what is in progress is guessed, or
+//! holes in the table count as tasks.
 
 use serde_json::json;
 use taskq_tests::{Db, Session};

@@ -62,7 +62,7 @@ fn a_queue_at_work_is_well() {
 }
 
 #[test]
-fn deadlines_that_nobody_looks_after_are_overdue_from_five_seconds_on() {
+fn health_shows_deadlines_as_overdue_from_five_seconds_on() {
     let db = Db::new();
     let mut session = db.connect();
     session
@@ -87,7 +87,7 @@ fn deadlines_that_nobody_looks_after_are_overdue_from_five_seconds_on() {
 }
 
 #[test]
-fn an_action_that_nobody_asks_for_starves() {
+fn an_action_without_a_claim_starves() {
     let db = Db::new();
     let mut session = db.connect();
     set_back(&mut session, "10 minutes");
@@ -197,7 +197,7 @@ fn what_its_group_is_closed_to_does_not_starve() {
     session.run("SELECT taskq.set_group('g', 0)");
     the_problem(&mut session, "starving", "warning", "x");
     session.run("SELECT taskq.set_group('h', 0)");
-    assert_eq!(problems(&mut session, "starving"), [], "nobody is to own it");
+    assert_eq!(problems(&mut session, "starving"), [], "no worker is to own it");
     session.run("SELECT taskq.set_group('g', 1)");
     the_problem(&mut session, "starving", "warning", "x");
 }
@@ -232,10 +232,10 @@ fn what_a_group_a_workgroup_or_a_rate_holds_back_does_not_starve() {
     }
 }
 
-/// On wrong code nobody hears of a task whose worker died: without a deadline it is held for ever, and nothing of its action is
-/// ready.
+/// On wrong code a task whose worker died is not seen: without a deadline it is held for ever, and nothing of its
+/// action is ready.
 #[test]
-fn what_is_held_without_a_deadline_for_a_day_is_told() {
+fn health_shows_what_is_held_without_a_deadline_for_a_day() {
     let db = Db::new();
     let mut session = db.connect();
     session.run("SET taskq.max_duration = ''");
@@ -320,7 +320,7 @@ fn a_look_takes_time_that_grows_with_the_actions_and_not_with_their_square() {
 }
 
 #[test]
-fn a_queue_that_grows_and_tasks_that_abort_are_told() {
+fn health_shows_a_queue_that_grows_and_tasks_that_abort() {
     let db = Db::new();
     let mut session = db.connect();
     set_back(&mut session, "2 minutes");
@@ -384,7 +384,7 @@ fn what_is_late_has_a_row_each() {
 }
 
 #[test]
-fn who_holds_things_up_is_named() {
+fn health_names_the_open_transaction_that_holds_things_up() {
     let db = Db::new();
     let (mut open, mut session) = (db.connect(), db.connect());
     open.run("SET application_name = 'night report'; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT taskq.insert_task('a', 'x')");
@@ -417,7 +417,7 @@ fn who_holds_things_up_is_named() {
 }
 
 #[test]
-fn numbers_that_run_out_and_clocks_that_are_wrong_are_told() {
+fn health_shows_numbers_that_run_out_and_clocks_that_are_wrong() {
     let db = Db::new();
     let mut session = db.connect();
     // In which shard is no matter.

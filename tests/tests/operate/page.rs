@@ -313,7 +313,7 @@ fn characters_that_no_page_may_have_are_not_there() {
 }
 
 #[test]
-fn who_asks_for_the_graph_of_nothing_is_told() {
+fn the_page_of_a_task_that_is_not_there_is_refused() {
     let db = Db::new();
     refused(&mut db.connect(), "TQ003", "nothing", "SELECT taskq.page('nothing')", &[]);
 }

@@ -29,7 +29,7 @@ fn what_is_stuck_comes_first_in_a_hundred_columns() {
         "{rows:?}"
     );
     assert_eq!(rows[2], ["idle", "0", "0", "1", "1", "", "0.4/0", ""], "{rows:?}");
-    // What was stopped on purpose is marked, and nobody has to look at it first.
+    // What was stopped on purpose is marked, and does not have to be looked at first.
     session.run("SELECT taskq.pause_action('stuck ü'), taskq.pause_action('idle')");
     let stopped = |session: &mut Session| -> Vec<String> {
         session.all("SELECT concat_ws(' ', t.action, btrim(t.oldest)) FROM taskq.top AS t")
@@ -50,7 +50,7 @@ fn what_is_stuck_comes_first_in_a_hundred_columns() {
 
 /// On wrong code both are "a-very-long-act…".
 #[test]
-fn long_names_that_begin_alike_are_told_apart() {
+fn long_names_that_begin_alike_are_shortened_in_the_middle() {
     let db = Db::new();
     let mut session = db.connect();
     session

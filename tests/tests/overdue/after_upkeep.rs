@@ -1,7 +1,7 @@
 //! `CALL wait_for_work` is woken as before after it has looked after what was due.
 //!
-//! Why: it commits what it has looked after, so that others see it, and sleeps on. If that commit takes
-//! its registrations away nobody finds it any more, and it hears of nothing until it looks by itself.
+//! Why: it commits what it has looked after, so that others see it, and sleeps on. If that commit takes its
+//! registrations away no other session finds it any more, and it hears of nothing until it looks by itself.
 
 use std::time::{Duration, Instant};
 

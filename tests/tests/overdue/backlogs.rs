@@ -42,7 +42,7 @@ fn a_backlog_of_tries_that_have_ended() {
     );
     let held = "max_duration => '8 seconds'";
     assert_eq!(db.connect().own_with("dead", 12_000, &["x"], held).unwrap().len(), 12_000);
-    // Which of them is the last to be ended nobody says.
+    // Which of them is the last to be ended is not defined.
     let last: String = session.one(
         "SELECT t.id FROM taskq.task t JOIN taskq.run r USING (task_no) ORDER BY r.deadline DESC, t.task_no DESC LIMIT 1",
     );
@@ -53,11 +53,11 @@ fn a_backlog_of_tries_that_have_ended() {
     comes(&mut session, "next");
 }
 
-/// Why: whoever met what stands behind the 20,000 that an open transaction had moved looked ahead from the first of those, saw nothing that
-/// could be moved, and took the rest one by one, past all that were locked.
+/// Why: a claim that met what stands behind the 20,000 that an open transaction had moved looked ahead from the first
+/// of those, saw nothing that could be moved, and took the rest one by one, past all that were locked.
 #[test]
 #[ignore = "long"]
-fn what_an_open_transaction_has_moved_of_a_backlog_is_not_walked_for_each_entry_behind_it() {
+fn a_backlog_moved_by_an_open_transaction_is_not_walked_for_each_entry() {
     let limits = [
         "",
         "SELECT taskq.set_action('x', max_concurrency => 3)",
@@ -92,9 +92,10 @@ fn what_an_open_transaction_has_moved_of_a_backlog_is_not_walked_for_each_entry_
     }
 }
 
-/// Neither ends for the other all that is left of tries, again and again: nothing would come of it for either.
+/// Neither waiting call ends for the other all that is left of tries, again and again: nothing would come of it for
+/// either.
 #[test]
-fn tries_of_which_nothing_comes_are_left_alone_by_those_who_sleep() {
+fn waiting_calls_do_not_end_tries_that_give_them_nothing() {
     let db = Db::new();
     let mut session = db.connect();
     session.run(
@@ -143,9 +144,9 @@ fn a_call_whose_time_is_up_does_as_much_as_one_that_does_not_wait() {
     assert!(waiting < 3 * once, "{waiting} pages, and {once} without waiting");
 }
 
-/// Two who sleep come to what is overdue behind tries whose tasks may not run now.
+/// Two waiting calls come to what is overdue behind tries whose tasks may not run now.
 #[test]
-fn two_who_sleep_behind_overdue_tasks_of_a_paused_group() {
+fn two_waiting_calls_get_past_overdue_tasks_of_a_paused_group() {
     let db = Db::new();
     let mut session = db.connect();
     session.run(

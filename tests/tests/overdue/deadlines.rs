@@ -1,8 +1,8 @@
 //! A deadline that passes gives a sleeper what becomes free by it, whosever it was, before its time is up.
 //!
-//! Why: the task that had a merge key died with its last try, by the very look of the sleeper that waited for the key, and
-//! that had left the next one out before. And what a task of another action held, or kept waiting, nobody let go of before a
-//! sleeper's time was up.
+//! Why: the task that had a merge key died with its last try, by the very look of the sleeper that waited for the key,
+//! and that had left the next one out before. And what a task of another action held, or kept waiting, was not let go
+//! of before a sleeper's time was up.
 
 use std::time::{Duration, Instant};
 
@@ -190,7 +190,7 @@ fn what_a_sleeper_is_granted_comes_with_the_runs_of_others_that_are_due() {
         let before: i64 = session.one(runs);
         let (_, granted) = call.join();
         assert_eq!(granted.unwrap(), 1, "{level}");
-        assert!(session.one::<i64>(runs) > before, "{level}: somebody has to insert them");
+        assert!(session.one::<i64>(runs) > before, "{level}: a worker has to insert them");
     }
 }
 
@@ -228,14 +228,14 @@ fn a_run_that_waits_for_a_try_whose_deadline_has_passed() {
 
 /// Why: each look ended the same one first, with the room that it has there, and undid it.
 #[test]
-fn what_depends_on_one_of_many_whose_deadlines_have_passed_to_a_sleeper_in_a_transaction_block() {
+fn a_call_in_a_transaction_block_gets_what_waits_for_one_of_many_tries() {
     let db = Db::new();
     let mut session = db.connect();
     let theirs: Vec<_> =
         (0..30).map(|n| json!({"id": format!("theirs {n}"), "action": "y", "max_tries": 1})).collect();
     session.insert(json!(theirs)).unwrap();
     assert_eq!(db.connect().own_with("dead", 30, &["y"], "max_duration => '0.5 seconds'").unwrap().len(), 30);
-    // Which of them is the last one nobody says.
+    // Which of them is the last one is not defined.
     let behind =
         json!([{"id": "mine", "action": "x", "depends_on": [{"id": "theirs 17", "condition": "settled"}]}]);
     session.insert(behind).unwrap();

@@ -6,7 +6,7 @@ mod deadlines;
 mod in_time;
 mod nearest;
 mod tender;
-mod told;
 mod undisturbed;
+mod wakes;
 
 use taskq_tests::sleeper;

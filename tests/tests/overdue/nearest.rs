@@ -10,7 +10,7 @@ use taskq_tests::{Db, let_databases_stay};
 /// Far, near and in between, in this order.
 const TIMES: [&str; 3] = ["25 seconds", "1.5 seconds", "20 seconds"];
 
-/// Whoever sleeps for tasks of x comes back with this one, in time.
+/// A call that sleeps for tasks of x comes back with this one, in time.
 fn comes_in_time(db: &Db, task_id: &str) {
     let_databases_stay();
     let began = Instant::now();

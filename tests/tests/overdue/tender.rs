@@ -78,7 +78,7 @@ fn the_last_try_of_a_dead_worker_ends_while_workers_of_its_action_sleep() {
 
 /// No call asks for tasks at all: a call that waits for the end knows the deadline, also one that has come since.
 #[test]
-fn who_waits_for_a_task_hears_of_the_end_of_its_last_try_though_nobody_asks_for_tasks() {
+fn a_call_that_waits_for_a_task_hears_of_its_last_end_without_a_claim() {
     let db = Db::new();
     let (mut session, mut watcher) = (db.connect(), db.connect());
     for call in [
@@ -224,7 +224,7 @@ fn a_session_that_works_for_a_while_between_its_calls_is_not_late() {
 
 /// On wrong code a waiting call makes sixteen due tasks ready, and is granted the best of these.
 #[test]
-fn of_many_tasks_that_become_due_together_a_waiting_call_is_granted_the_first() {
+fn of_tasks_that_become_due_together_a_waiting_call_gets_the_first() {
     let db = Db::new();
     let mut session = db.connect();
     session.run(

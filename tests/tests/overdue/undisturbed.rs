@@ -1,5 +1,5 @@
-//! Nobody is woken for nothing: neither by new names that he has not asked for, nor by deadlines that he would look after
-//! in time anyway.
+//! No call is woken for nothing: neither by new names that it has not asked for, nor by deadlines that it would look
+//! after in time anyway.
 //!
 //! Why: a wake-up is a look, of half a millisecond. With a name for each tenant and three hundred workers the queue would
 //! be busy with itself. Seen in the number of times that a backend has gone to sleep, which the system counts.
@@ -12,7 +12,7 @@ use taskq_tests::{Db, until};
 
 use crate::sleeper::{Sleeper, WORK, times_asleep};
 
-/// Lets somebody sleep while something happens to tasks of other actions; how often he went back to sleep.
+/// Lets a call sleep while something happens to tasks of other actions; how often it went back to sleep.
 fn disturbed(before: &str, event: &str) -> [u64; 2] {
     let db = Db::new();
     WORK.map(|way| {
@@ -37,7 +37,7 @@ fn disturbed(before: &str, event: &str) -> [u64; 2] {
 const TIMES: u64 = 100;
 
 #[test]
-fn a_new_name_wakes_nobody_who_did_not_ask_for_it() {
+fn a_new_name_wakes_no_call_that_did_not_ask_for_it() {
     let times = disturbed(
         "",
         "DO $$ BEGIN FOR n IN 1..100 LOOP PERFORM taskq.insert_task(NULL, 'new-' || clock_timestamp()); COMMIT; END LOOP; END $$",
@@ -46,7 +46,7 @@ fn a_new_name_wakes_nobody_who_did_not_ask_for_it() {
 }
 
 #[test]
-fn a_deadline_that_is_far_away_wakes_nobody() {
+fn a_deadline_that_is_far_away_wakes_no_call() {
     let times = disturbed(
         "SELECT taskq.insert_task(NULL, 'y') FROM generate_series(1, 100)",
         "DO $$ BEGIN FOR n IN 1..100 LOOP PERFORM taskq.own_tasks('v', 1, '{y}', '1 hour'); COMMIT; END LOOP; END $$",
@@ -55,7 +55,7 @@ fn a_deadline_that_is_far_away_wakes_nobody() {
 }
 
 #[test]
-fn a_task_that_is_due_much_later_wakes_nobody() {
+fn a_task_that_is_due_much_later_wakes_no_call() {
     let times = disturbed(
         "",
         "DO $$ BEGIN FOR n IN 1..100 LOOP PERFORM taskq.insert_task(NULL, 'x', delay => '1 hour'); COMMIT; END LOOP; END $$",
@@ -63,7 +63,7 @@ fn a_task_that_is_due_much_later_wakes_nobody() {
     assert!(times.iter().all(|n| *n <= 2), "{times:?} wake-ups of {TIMES}");
 }
 
-/// One who has been told of a near deadline, and looks again soon, need not hear of the next ones.
+/// A call that knows of a near deadline, and looks again soon, need not hear of the next ones.
 #[test]
 fn near_deadlines_in_quick_succession_wake_one_sleeper_now_and_then() {
     let db = Db::new();
@@ -83,10 +83,10 @@ fn near_deadlines_in_quick_succession_wake_one_sleeper_now_and_then() {
     drop(sleeper.woken_soon_after(inserted, "an insert after it all"));
 }
 
-/// The other side: whoever is not woken looks in time all the same. (Where transactions can be prepared, as here, every
-/// sleeper looks after five seconds at the latest.)
+/// The other side: a call that is not woken looks in time all the same. (Where transactions can be prepared, as here,
+/// every sleeper looks after five seconds at the latest.)
 #[test]
-fn a_deadline_for_which_nobody_was_woken_is_looked_after_in_time() {
+fn a_deadline_for_which_no_call_was_woken_is_looked_after_in_time() {
     let db = Db::new();
     let (mut session, mut watcher) = (db.connect(), db.connect());
     session.run("SELECT taskq.insert_task('a', 'z')");

@@ -1,7 +1,7 @@
 //! A row that contradicts another, made by hand: it stays as it is, `check()` names it, and all else goes on.
 //!
-//! Why: what time makes necessary is done by whoever calls for work, for all. On wrong code one such row fails every `own_tasks` of
-//! every action and session, with an internal error, until it is mended.
+//! Why: what time makes necessary is done by each call for work, for all. On wrong code one such row fails every
+//! `own_tasks` of every action and session, with an internal error, until it is mended.
 
 use serde_json::json;
 use taskq_tests::{Db, Session, until};
@@ -178,7 +178,7 @@ fn a_task_that_is_due_and_ready_keeps_no_other_from_its_time() {
     }
 }
 
-/// A task that waits, and is ready as well; the signal for which it waits was left by somebody.
+/// A task that waits, and is ready as well; the signal for which it waits was left uncounted.
 #[test]
 fn a_signal_for_a_task_that_is_ready_keeps_no_other_from_being_counted() {
     for call in [
@@ -195,7 +195,7 @@ fn a_signal_for_a_task_that_is_ready_keeps_no_other_from_being_counted() {
             ]))
             .unwrap();
         let parent = session.own_one("p");
-        // Somebody has both counters, so that the return leaves signals.
+        // The holder has both counters, so that the return leaves signals.
         let mut holder = db.connect();
         holder.run("BEGIN; SELECT FROM taskq.blocked FOR UPDATE");
         session.complete(&parent);

@@ -95,7 +95,7 @@ fn what_a_transaction_has_locked_itself_it_changes() {
     sound(&mut session);
 }
 
-/// While a return waits for somebody, the row gets a newer version: that one is what is asked for its token.
+/// While a return waits for another transaction, the row gets a newer version: that one is what is asked for its token.
 #[test]
 fn a_return_that_waited_goes_by_the_newest_version() {
     let db = Db::new();
@@ -148,7 +148,7 @@ fn a_return_at_a_higher_level_of_isolation_fails_cleanly_if_its_row_was_changed(
     }
 }
 
-/// The body that `update_tasks` has committed is the one that the next worker gets, whoever has begun first.
+/// The body that `update_tasks` has committed is the one that the next worker gets, whichever call has begun first.
 #[test]
 fn a_grant_has_the_task_as_it_is_when_it_is_held() {
     let db = Db::new();
@@ -156,7 +156,7 @@ fn a_grant_has_the_task_as_it_is_when_it_is_held() {
     session.insert(many(1)).unwrap();
     other.run("BEGIN");
     other.run("SELECT taskq.update_tasks('{t0}', body => 'new')");
-    assert!(session.own("w", 1, &["x"]).unwrap().is_empty(), "somebody is changing it");
+    assert!(session.own("w", 1, &["x"]).unwrap().is_empty(), "another session is changing it");
     other.run("COMMIT");
     assert_eq!(session.own_one("x").body.as_deref(), Some("new"));
 }
@@ -176,7 +176,7 @@ fn nothing_is_written_in_a_transaction_that_only_reads() {
 
 /// Tables and indexes are rewritten while workers go on in sessions that have used them before.
 #[test]
-fn rewriting_and_rebuilding_meets_nobody_in_a_deadlock() {
+fn rewriting_and_rebuilding_tables_and_indexes_causes_no_deadlock() {
     let db = Db::new();
     let (mut session, mut operator) = (db.connect(), db.connect());
     session.insert(many(3000)).unwrap();

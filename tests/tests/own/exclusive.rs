@@ -42,7 +42,7 @@ fn eight_connections_own_two_thousand_tasks_each_exactly_once() {
             *owners.entry(grant.task_id).or_default() += 1;
         }
     }
-    // Nobody waits for an open grant, so the very last calls may come up short; what is left is still there.
+    // No claim waits for an open grant, so the very last calls may come up short; what is left is still there.
     for grant in session.own("last", 2000, ACTIONS).unwrap() {
         *owners.entry(grant.task_id).or_default() += 1;
     }

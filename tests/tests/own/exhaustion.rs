@@ -1,5 +1,5 @@
-//! A task whose last allowed try ends with the deadline is aborted by the queue itself, at the next `own_tasks` of
-//! anybody, whatever actions they list, and its dependents hear of it. Without this, a task whose last worker died
+//! A task whose last allowed try ends with the deadline is aborted by the queue itself, at the next `own_tasks` of any
+//! worker, whatever actions that lists, and its dependents hear of it. Without this, a task whose last worker died
 //! stays in progress for ever, and all that waits for it as well.
 
 use serde_json::json;
@@ -24,12 +24,12 @@ fn with_a_dead_last_try(db: &Db) -> (Session, taskq_tests::Grant) {
 }
 
 #[test]
-fn the_next_own_of_anybody_aborts_it_and_dependents_hear_of_it() {
+fn the_next_claim_of_any_worker_aborts_it_and_dependents_hear_of_it() {
     let db = Db::new();
     for actions in [&["x"][..], &["unrelated"], &[]] {
         db.clear();
         let (mut session, _) = with_a_dead_last_try(&db);
-        assert!(session.own("somebody", 5, actions).unwrap().is_empty(), "{actions:?}");
+        assert!(session.own("other", 5, actions).unwrap().is_empty(), "{actions:?}");
         let task = session.task("doomed").unwrap();
         assert_eq!((task.state.as_str(), task.num_tries), ("aborted", 1), "{actions:?}");
         assert!(task.status.is_some_and(|status| !status.is_empty()), "the status says why");
@@ -47,7 +47,7 @@ fn maintain_aborts_it_in_quiet_times() {
 }
 
 #[test]
-fn the_late_worker_may_still_return_before_anybody_looked() {
+fn the_late_worker_may_still_return_before_the_next_claim() {
     let db = Db::new();
     let (mut session, grant) = with_a_dead_last_try(&db);
     session.complete(&grant);
@@ -58,7 +58,7 @@ fn the_late_worker_may_still_return_before_anybody_looked() {
 fn the_late_worker_comes_too_late_after_that() {
     let db = Db::new();
     let (mut session, grant) = with_a_dead_last_try(&db);
-    session.own("somebody", 1, &["unrelated"]).unwrap();
+    session.own("other", 1, &["unrelated"]).unwrap();
     let error = session.give("doomed", grant.token, "completed").unwrap_err();
     assert_eq!(taskq_tests::sqlstate(&error), "TQ001");
     assert_eq!(
@@ -76,10 +76,10 @@ fn a_task_with_a_try_left_is_granted_again() {
     session.insert(json!([{"id": "a", "action": "x", "max_tries": 2, "max_duration": "1 minute"}])).unwrap();
     session.own_one("x");
     session.set_now(Some("2030-01-01 00:02:00Z"));
-    session.own("somebody", 1, &["unrelated"]).unwrap();
+    session.own("other", 1, &["unrelated"]).unwrap();
     assert_eq!(session.own_one("x").num_tries, 2);
     session.set_now(Some("2030-01-01 00:04:00Z"));
-    assert!(session.own("somebody", 1, &["x"]).unwrap().is_empty());
+    assert!(session.own("other", 1, &["x"]).unwrap().is_empty());
     assert_eq!(session.state("a"), "aborted");
 }
 
@@ -106,7 +106,7 @@ fn thousands_of_dead_tries_are_all_found_and_work_goes_on() {
 }
 
 #[test]
-fn the_abort_stays_even_if_the_deadline_was_extended_before_in_vain() {
+fn an_extended_deadline_that_passes_aborts_the_task() {
     let db = Db::new();
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
@@ -114,9 +114,9 @@ fn the_abort_stays_even_if_the_deadline_was_extended_before_in_vain() {
     let grant = session.own_one_with("x", "max_duration => '1 minute'");
     session.extend("w", &[("a", grant.token)], "10 minutes").unwrap();
     session.set_now(Some("2030-01-01 00:05:00Z"));
-    session.own("somebody", 1, &["x"]).unwrap();
+    session.own("other", 1, &["x"]).unwrap();
     assert_eq!(session.state("a"), "in-progress", "the old deadline no longer counts");
     session.set_now(Some("2030-01-01 00:11:00Z"));
-    session.own("somebody", 1, &["unrelated"]).unwrap();
+    session.own("other", 1, &["unrelated"]).unwrap();
     assert_eq!(session.state("a"), "aborted");
 }

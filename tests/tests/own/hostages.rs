@@ -1,8 +1,9 @@
-//! What upkeep touches is not hostage to the transaction of whoever happened to do it, and it keeps up all the same.
+//! What upkeep touches is not hostage to the transaction of the call that happened to do it, and it keeps up all the
+//! same.
 //!
-//! On wrong code a worker written as a function or a DO block hides the due tasks and overdue leases of everybody while it
-//! works; leases that nobody needs stand before those that count; settled tasks pile up where all use transaction
-//! blocks.
+//! On wrong code a worker written as a function or a DO block hides the due tasks and overdue leases of all workers
+//! while it works; leases that are not needed stand before those that count; settled tasks pile up where all use
+//! transaction blocks.
 
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ const WITHIN: [(&str, &str); 10] = [
     ("a transaction block", "BEGIN; SELECT taskq.own_tasks('w', 1, '{x}'); SELECT pg_sleep(60)"),
 ];
 
-/// Leases that are over, of tasks that nobody holds: enough to fill a step many times.
+/// Leases that are over, of tasks that no worker holds: enough to fill a step many times.
 fn leave_stale_leases(session: &mut Session, n: i32) {
     session.run(&format!(
         "INSERT INTO taskq.lease (deadline, base, keeper_no)
@@ -102,7 +103,7 @@ fn a_query_of_its_own_does_the_upkeep_of_all() {
 }
 
 #[test]
-fn leases_that_nobody_needs_do_not_stand_before_those_that_count() {
+fn leases_that_are_not_needed_do_not_stand_before_those_that_count() {
     for block in [false, true] {
         let db = Db::new();
         let mut session = db.connect();
@@ -151,7 +152,7 @@ fn an_idle_waiter_does_not_clean_away_the_same_leases_again_and_again() {
 }
 
 #[test]
-fn an_overdue_task_behind_leases_that_nobody_needs_wakes_a_waiter_in_time() {
+fn an_overdue_task_behind_leases_that_are_not_needed_wakes_a_call_in_time() {
     let db = Db::new();
     let mut session = db.connect();
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
@@ -164,7 +165,7 @@ fn an_overdue_task_behind_leases_that_nobody_needs_wakes_a_waiter_in_time() {
 }
 
 #[test]
-fn what_is_kept_does_not_grow_whoever_calls_and_however() {
+fn what_is_kept_does_not_grow_in_a_transaction_block_and_outside() {
     for block in [false, true] {
         let db = Db::new();
         let mut session = db.connect();
@@ -192,7 +193,7 @@ fn what_is_kept_does_not_grow_whoever_calls_and_however() {
 }
 
 #[test]
-fn a_block_that_stays_open_holds_back_nobody_who_uses_an_id_again() {
+fn a_block_that_stays_open_does_not_hold_back_the_reuse_of_an_id() {
     let db = Db::new();
     let (mut open, mut other) = (db.connect(), db.connect());
     for session in [&mut open, &mut other] {

@@ -1,8 +1,8 @@
 //! What a session has learnt of the lanes of groups, where each begins, hides nothing and makes a claim cheap.
 //!
-//! Why: it is learnt when claims have passed many dead entries, as under a snapshot that somebody holds, and then each claim
-//! begins there. On wrong code an entry at the edge of what was learnt is never granted by that session, or each claim goes
-//! through the whole of the lane that it was to jump over.
+//! Why: it is learnt when claims have passed many dead entries, as under a snapshot that is held for long, and then
+//! each claim begins there. On wrong code an entry at the edge of what was learnt is never granted by that session, or
+//! each claim goes through the whole of the lane that it was to jump over.
 
 use std::collections::HashSet;
 

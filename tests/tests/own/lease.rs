@@ -32,12 +32,12 @@ fn the_deadline_is_the_calls_else_the_tasks_else_the_settings_else_never() {
     session.set_now(Some("2099-01-01 00:00:00Z"));
     let taken: Vec<String> =
         session.own("w", 9, &["x", "y"]).unwrap().into_iter().map(|g| g.task_id).collect();
-    assert!(!taken.contains(&"none 3".to_owned()), "without a deadline nobody takes it over: {taken:?}");
+    assert!(!taken.contains(&"none 3".to_owned()), "without a deadline no worker takes it over: {taken:?}");
     assert_eq!(taken.len(), 4);
 }
 
 #[test]
-fn nobody_else_gets_a_task_before_its_deadline_and_anybody_after() {
+fn no_other_worker_gets_a_task_before_its_deadline_and_any_may_after() {
     let db = Db::new();
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
@@ -52,7 +52,7 @@ fn nobody_else_gets_a_task_before_its_deadline_and_anybody_after() {
 }
 
 #[test]
-fn a_late_return_works_until_somebody_else_is_granted_the_task() {
+fn a_late_return_works_until_another_worker_is_granted_the_task() {
     let db = Db::new();
     for code in ["completed", "aborted", "pending"] {
         db.clear();
@@ -61,7 +61,7 @@ fn a_late_return_works_until_somebody_else_is_granted_the_task() {
         session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
         let grant = session.own_one_with("x", "max_duration => '1 minute'");
         session.set_now(Some("2030-01-01 00:10:00Z"));
-        // Somebody looks for other work meanwhile, which notices the deadline but takes nothing.
+        // Another worker looks for other work meanwhile, which notices the deadline but takes nothing.
         assert!(session.own("other", 1, &["y"]).unwrap().is_empty());
         assert!(session.own("other", 0, &["x"]).unwrap().is_empty());
         assert_eq!(session.give("a", grant.token, code).unwrap(), code);
@@ -134,13 +134,13 @@ fn extension_gives_a_row_per_pair_in_input_order_and_records_the_actor() {
     let pairs = [
         ("c", a.token),
         ("b", b.token),
-        ("nobody", b.token),
+        ("absent", b.token),
         ("a", stranger),
         ("a", a.token),
         ("b", b.token),
     ];
     let answer = session.extend("deputy", &pairs, "1 hour").unwrap();
-    let expected = [("c", false), ("b", true), ("nobody", false), ("a", false), ("a", true), ("b", true)];
+    let expected = [("c", false), ("b", true), ("absent", false), ("a", false), ("a", true), ("b", true)];
     assert_eq!(answer, expected.map(|(id, owned)| (id.to_owned(), owned)));
     assert_eq!(session.task("a").unwrap().actor_id.as_deref(), Some("deputy"));
     assert_eq!(session.task("b").unwrap().actor_id.as_deref(), Some("deputy"));
@@ -215,8 +215,8 @@ fn leases_of_no_time_are_not_ended_by_the_call_that_grants_them() {
     }
 }
 
-/// Workers that own a thousand each die together. A call that ended all of their tries at once would take seconds, and be cut
-/// off by its caller's time-out, and so would the next one: nobody would get anything again.
+/// Workers that own a thousand each die together. A call that ended all of their tries at once would take seconds, and
+/// be cut off by its caller's time-out, and so would the next one: no worker would get anything again.
 #[test]
 fn a_backlog_of_large_leases_is_ended_in_short_steps() {
     let db = Db::new();
@@ -230,7 +230,7 @@ fn a_backlog_of_large_leases_is_ended_in_short_steps() {
     session.set_now(Some("2100-01-01 00:00:00Z"));
     let mut left = held(&mut session);
     for calls in 1.. {
-        // Of another action, too: whoever comes does a part.
+        // Of another action, too: each call does a part.
         let action = if calls % 3 == 0 { "y" } else { "x" };
         session.own("w", 1, &[action]).unwrap();
         let now = held(&mut session);

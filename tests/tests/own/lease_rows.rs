@@ -1,7 +1,7 @@
 //! Rows of `taskq.lease`: as many as there are tasks in progress, at most, however tasks come back.
 //!
-//! Why: a thousand grants a second with a lease of an hour would otherwise leave 3.6 million rows. On wrong code rows stay
-//! until their deadline, or a row goes that a task still needs: then the task of a dead worker comes back to nobody.
+//! Why: a thousand grants a second with a lease of an hour would otherwise leave 3.6 million rows. On wrong code rows
+//! stay until their deadline, or a row goes that a task still needs: then the task of a dead worker never comes back.
 
 use serde_json::{Value, json};
 use taskq_tests::{Db, Grant, Progress, Session};
@@ -167,7 +167,7 @@ fn the_others_of_a_batch_keep_theirs_while_the_keeper_comes_back_in_an_open_tran
 }
 
 #[test]
-fn a_return_does_not_wait_for_whoever_looks_after_the_lease() {
+fn a_return_does_not_wait_for_a_transaction_that_removes_the_lease() {
     let db = Db::new();
     let (mut open, second, mut watcher) = (db.connect(), db.connect(), db.connect());
     watcher.insert(many(1)).unwrap();
@@ -184,8 +184,8 @@ fn a_return_does_not_wait_for_whoever_looks_after_the_lease() {
     assert_eq!(rows(&mut watcher), 0);
 }
 
-/// Rows that nobody keeps any more, as a server that was killed in the middle of a restore, or two returns at the same
-/// moment, may leave them: grants find them.
+/// Rows without a keeper, as a server that was killed in the middle of a restore, or two returns at the same moment,
+/// may leave them: grants find them.
 #[test]
 #[ignore = "long"]
 fn grants_find_what_is_left_over() {

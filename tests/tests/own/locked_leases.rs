@@ -76,7 +76,7 @@ fn nor_does_a_call_of_its_own_behind_many_that_are_locked() {
     );
     let mut worker = db.connect();
     worker.run("SET statement_timeout = '5 s'");
-    // Ten that nobody has had, and ten whose leases are not locked.
+    // Ten that no worker has had, and ten whose leases are not locked.
     assert_eq!(owned_by(&mut worker, "w", 100).len(), 20);
     assert_eq!(owned_by(&mut worker, "w", 100).len(), 0);
     let began = std::time::Instant::now();

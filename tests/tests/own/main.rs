@@ -14,5 +14,5 @@ mod places;
 mod ready;
 mod spin;
 mod tries;
-mod upkeep_waits_for_nobody;
+mod upkeep_does_not_wait;
 mod wait;

@@ -71,7 +71,7 @@ fn rows_that_were_changed() {
     assert_eq!(worker.broken(), Vec::<String>::new());
 }
 
-/// Somebody else has returned the task; another row lies by now where its row lay, or nothing does, not even a page.
+/// Another session has returned the task; another row lies by now where its row lay, or nothing does, not even a page.
 #[test]
 fn places_that_others_have_taken() {
     let db = Db::new();

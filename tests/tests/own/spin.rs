@@ -1,9 +1,11 @@
-//! Entries that may not run: no worker spins on them, none comes back for them, and who sleeps is in nobody's way.
+//! Entries that may not run: no worker spins on them, none comes back for them, and a waiting call is in no other's
+//! way.
 //!
-//! Why: a task whose worker died in a group that was paused made every idle worker of the action call again some thousand
-//! times a second, and a worker that stops at "nothing" ended because a claim had moved something out of its way. On wrong
-//! code a waiting call comes back empty before its time, positions are used up while nothing happens, a late return
-//! finds its token gone, the history names who has never had the task, or a resume waits for a sleeper.
+//! Why: a task whose worker died in a group that was paused made every idle worker of the action call again some
+//! thousand times a second, and a worker that stops at "nothing" ended because a claim had moved something out of its
+//! way. On wrong code a waiting call comes back empty before its time, positions are used up while nothing happens, a
+//! late return finds its token gone, the history names an actor that has never had the task, or a resume waits for a
+//! sleeper.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +16,8 @@ fn positions(session: &mut Session) -> i64 {
     session.one("SELECT last_value FROM taskq.position_seq")
 }
 
-/// Waits for so many seconds in vain: the call takes its time, and nothing is moved about meanwhile.
-fn waits_in_vain(session: &mut Session, seconds: f64, why: &str) {
+/// Waits for so many seconds and is granted nothing: the call takes its time, and nothing is moved about meanwhile.
+fn waits_without_a_grant(session: &mut Session, seconds: f64, why: &str) {
     let (before, began) = (positions(session), Instant::now());
     let wait = format!("wait => '{seconds} seconds'");
     let grants = session.own_with("bob", 5, &["x"], &wait).unwrap();
@@ -64,15 +66,16 @@ fn overdue(db: &Db, hold: &str) -> (Session, Grant) {
 }
 
 #[test]
-fn an_overdue_task_that_may_not_run_makes_nobody_spin_and_is_its_actors_until_somebody_else_has_it() {
+fn an_overdue_task_that_may_not_run_stays_its_actors_and_no_worker_spins() {
     for (what, hold, release) in HOLDS {
         let db = Db::new();
         let (mut session, _) = overdue(&db, hold);
-        waits_in_vain(&mut session, 1.2, what);
-        waits_in_vain(&mut session, 0.5, what);
+        waits_without_a_grant(&mut session, 1.2, what);
+        waits_without_a_grant(&mut session, 0.5, what);
         let actor: String = session.one("SELECT actor_id FROM taskq.actors WHERE task_id = 'a' AND overdue");
         assert_eq!(actor, "alice", "{what}: bob was never granted it");
         assert!(session.broken().is_empty(), "{what}: {:?}", session.broken());
+        assert_eq!(session.all::<String>("SELECT outcome FROM taskq.attempts"), ["timeout"], "{what}");
         let call = sleeper(&db, &mut session, 5);
         session.run(release);
         let (_, grants) = call.join();
@@ -90,7 +93,7 @@ fn a_late_return_and_a_late_extension_work_while_the_task_is_set_aside() {
         for verb in ["return", "extend", "give back", "report"] {
             let db = Db::new();
             let (mut session, had) = overdue(&db, hold);
-            waits_in_vain(&mut session, 0.1, what);
+            waits_without_a_grant(&mut session, 0.1, what);
             let aside = "SELECT count(*) FROM taskq.run WHERE aside IS NOT NULL AND NOT grantable";
             assert_eq!(session.one::<i64>(aside), 1, "{what}");
             match verb {
@@ -102,7 +105,7 @@ fn a_late_return_and_a_late_extension_work_while_the_task_is_set_aside() {
                 }
                 "give back" => {
                     session.give_with("a", had.token, "pending", "retry_after => '0'").unwrap();
-                    waits_in_vain(&mut session, 0.1, "given back");
+                    waits_without_a_grant(&mut session, 0.1, "given back");
                     session.run(release);
                     assert_eq!(session.own("bob", 5, &["x"]).unwrap().len(), 1, "{what}");
                 }
@@ -137,7 +140,7 @@ fn an_overdue_task_that_only_met_a_busy_key_stays_its_actors() {
     // Held again by its actor, with the key, after another has been inserted: that one meets a busy key.
     assert!(extend(&mut session, &a));
     session.insert(json!([keyed("b")])).unwrap();
-    waits_in_vain(&mut session, 0.6, "the key is busy");
+    waits_without_a_grant(&mut session, 0.6, "the key is busy");
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.parked WHERE kind = 'k'"), 1);
     let call = sleeper(&db, &mut session, 5);
     session.complete(&a);
@@ -193,7 +196,7 @@ fn a_sleeper_holds_neither_rows_nor_a_transaction_id_for_what_came_while_it_slep
     session.until_asleep(call.pid());
     let xid = format!("SELECT backend_xid::text FROM pg_stat_activity WHERE pid = {}", call.pid());
     until("it sleeps without an id", || session.one::<Option<String>>(&xid).is_none().then_some(()));
-    // Whoever changes the group or the tasks waits for nobody.
+    // A call that changes the group or the tasks waits for no other.
     let change = db.connect().background(|s| {
         s.run("SELECT taskq.cancel_tasks('{later 3}'); SELECT taskq.resume_group('g')");
     });
@@ -202,7 +205,7 @@ fn a_sleeper_holds_neither_rows_nor_a_transaction_id_for_what_came_while_it_slep
 }
 
 #[test]
-fn what_a_first_look_moved_is_nobodys_hostage_either() {
+fn what_a_first_look_moved_can_be_changed_while_the_call_sleeps() {
     for (what, hold, release) in HOLDS {
         let db = Db::new();
         let mut session = db.connect();
@@ -335,7 +338,7 @@ fn a_waiting_call_in_a_block_and_under_a_savepoint_keeps_nothing_back() {
 /// Whether a paused group's tasks may run is known when the resume has committed; until then a look moves them to the end of
 /// their priority, and finds them there again.
 #[test]
-fn nobody_spins_on_tasks_of_a_group_that_is_being_resumed() {
+fn no_worker_spins_on_tasks_of_a_group_that_is_being_resumed() {
     const TASKS: i64 = 50;
     let db = Db::new();
     let (mut boss, mut session) = (db.connect(), db.connect());
@@ -362,7 +365,8 @@ fn nobody_spins_on_tasks_of_a_group_that_is_being_resumed() {
     assert!(committed.elapsed() < Duration::from_secs(2), "woken by the resume");
 }
 
-/// A claim gets past a large paused group while somebody changes its row, and comes to what stands behind it.
+/// A claim gets past a large paused group while another transaction changes its row, and comes to what stands behind
+/// it.
 #[test]
 fn a_backlog_of_a_group_that_is_being_changed_is_passed_in_one_go() {
     let db = Db::new();

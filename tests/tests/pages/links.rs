@@ -134,5 +134,5 @@ fn every_page_is_two_clicks_from_the_index() {
         found.extend(next);
     }
     let lost: Vec<String> = pages_below("docs").into_iter().filter(|page| !found.contains(page)).collect();
-    assert!(lost.is_empty(), "nobody finds {lost:?}");
+    assert!(lost.is_empty(), "no link leads to {lost:?}");
 }

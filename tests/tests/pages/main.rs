@@ -1,4 +1,4 @@
-//! The pages that teach do what they say: whoever types into psql what they show sees what they show.
+//! The pages that teach do what they say: a reader who types into psql what they show sees what they show.
 //!
 //! All pages below docs/ and examples/ are read, and README.md and SECURITY.md. Each has a fresh database and is followed
 //! from top to bottom:
@@ -10,12 +10,12 @@
 //! * "```text,result" right behind a block is the result of its last statement, a row a line.
 //! * "```text" right behind a block is what psql, as it comes, or the program prints for the whole block. `…` stands for
 //!   what differs each time.
-//! * "```sql,second" is typed into a second psql; with ",waits" nobody waits for its end before the page goes on.
+//! * "```sql,second" is typed into a second psql; with ",waits" the page goes on without waiting for its end.
 //! * a block of a program below a comment `<!-- saved as worker.py -->` is saved under that name; below one with the path of
 //!   a file it is a part of this file, word for word. (`<!-- in short -->`: no program. Programs of pages that have nothing else to
 //!   run are for the tests of the packages.)
 //! * "```sh,run" is run where the files are saved, "```sh,second" as well, and ended with the page.
-//! * "```js,peer" and the like show other queues; nobody runs them.
+//! * "```js,peer" and the like show other queues; they are not run.
 //! * "```sh", "```ini", "```yaml": for the reader alone. Any other block fails the test.
 //!
 //! A page whose calls have changed, or whose shown output is out of date, fails with its line.

@@ -16,7 +16,7 @@ use super::terminal::{Terminal, Typed};
 use super::{EXAMPLES_ONLY, pages_below, python, read};
 
 #[test]
-fn whoever_follows_a_page_sees_what_it_shows() {
+fn a_reader_who_follows_a_page_sees_what_it_shows() {
     let pages =
         [EXAMPLES_ONLY.map(str::to_owned).to_vec(), pages_below("docs"), pages_below("examples")].concat();
     // From the end: the tutorial takes longest. Few at a time: each has a server process or two, and a program that works.
@@ -44,14 +44,14 @@ fn whoever_follows_a_page_sees_what_it_shows() {
     assert!(followed >= 300, "only {followed} results are shown by all pages");
 }
 
-/// Somebody with two terminals, an empty folder and an empty database.
+/// A reader with two terminals, an empty folder and an empty database.
 struct Reader {
     page: String,
     db: Db,
     folder: PathBuf,
     first: Terminal,
     second: Option<Terminal>,
-    /// What the second terminal was told and nobody has waited for.
+    /// What the second terminal was given and has not answered yet.
     waits: Option<(Typed, Block)>,
     programs: Vec<Child>,
     /// How many results were compared.

@@ -1,4 +1,4 @@
-//! A psql that somebody types into.
+//! A psql into which a test types.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};

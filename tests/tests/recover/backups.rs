@@ -1,4 +1,4 @@
-//! A copy that was taken while everybody was at work, and is worked to the end.
+//! A copy that was taken while all clients were at work, and is worked to the end.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::books::Pages;
 use crate::work::{Place, Work, eventually};
 use crate::{TMP, much};
 
-/// A task that is in somebody's hands all the time, in the original and in the copy.
+/// A task that a worker has in hand all the time, in the original and in the copy.
 fn hold(original: &mut Session) -> Grant {
     original.run("SELECT taskq.insert_task('held', 'hold'), taskq.insert_task('below', 'load', depends_on => '{held}')");
     original.own_one_with("hold", "max_duration => '1 hour'")

@@ -8,10 +8,10 @@ use chrono::{DateTime, Utc};
 use taskq_tests::{Grant, Session};
 use uuid::Uuid;
 
-/// How long a grant lasts: longer than the way to another server, so that what somebody holds is still his then.
+/// How long a grant lasts: longer than the way to another server, so that its worker still holds it then.
 pub const LEASE: Duration = Duration::from_secs(8);
 
-/// A grant that somebody was told of.
+/// A grant that a worker was told of.
 #[derive(Clone, Debug)]
 pub struct Granted {
     pub token: Uuid,
@@ -19,7 +19,7 @@ pub struct Granted {
     pub deadline: DateTime<Utc>,
 }
 
-/// What everybody was told.
+/// What the clients were told.
 #[derive(Default)]
 pub struct Books {
     pages: Mutex<Pages>,
@@ -35,7 +35,7 @@ pub struct Pages {
     pub completed: BTreeMap<String, Uuid>,
     /// Returns that were refused.
     pub refused: BTreeMap<String, Vec<Uuid>>,
-    /// Returns of which nobody knows whether they were done: the connection went.
+    /// Returns of which it is unknown whether they were done: the connection went.
     pub unsure: BTreeSet<(String, Uuid)>,
 }
 
@@ -52,13 +52,13 @@ impl Books {
         self.pages.lock().unwrap().completed.len()
     }
 
-    /// How many tasks there are to be done, of those that are known to be there: a fourth are done by nobody.
+    /// How many tasks there are to be done, of those that are known to be there: a fourth are performed by no worker.
     pub fn backlog(&self) -> usize {
         let pages = self.pages.lock().unwrap();
         (pages.inserted.len() / 4 * 3).saturating_sub(pages.completed.len())
     }
 
-    /// Nobody else may hold the task, and nobody may have completed it.
+    /// No other worker may hold the task, and none may have completed it.
     pub fn granted(&self, grant: &Grant) {
         let deadline = grant.action_deadline.expect("each has a lease");
         let granted = Granted { token: grant.token, num_try: grant.num_tries, deadline };
@@ -109,7 +109,7 @@ impl Pages {
         assert_eq!(session.broken(), [""; 0]);
     }
 
-    /// Looks whether each refusal was right: the task had been granted to somebody else, or settled by the same return
+    /// Looks whether each refusal was right: the task had been granted to another worker, or settled by the same return
     /// before, whose answer was lost.
     pub fn refusals_are_right(&self) {
         for (id, tokens) in &self.refused {

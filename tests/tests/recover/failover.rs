@@ -11,7 +11,7 @@ use crate::{TMP, much};
 
 const BOTH: [&str; 2] = ["max_connections=60", "max_prepared_transactions=5"];
 
-/// What is acknowledged, to those who say `synchronous_commit = on`, is on the standby as well.
+/// What is acknowledged, to sessions that say `synchronous_commit = on`, is on the standby as well.
 const PRIMARY: [&str; 4] = [BOTH[0], BOTH[1], "synchronous_standby_names=*", "synchronous_commit=local"];
 
 /// Waits until the standby shows what the primary has committed.
@@ -41,7 +41,7 @@ fn a_standby_promoted_under_load_has_all_that_was_acknowledged() {
     let place = Place::at(primary.config());
     let work = Work::begin(&place, 2);
 
-    // In somebody's hands; waiting in a row; half inserted.
+    // In a worker's hands; waiting in a row; half inserted.
     let named =
         |ids: &[&str], action: &str| ids.iter().map(|id| json!({"id": id, "action": action})).collect();
     session.insert(named(&["awaited", "kept", "extended"], "hold")).unwrap();
@@ -72,7 +72,7 @@ fn a_standby_promoted_under_load_has_all_that_was_acknowledged() {
 
     let mut session = standby.connect();
     acknowledged.hold_in(&mut session);
-    // Who held something holds it still.
+    // A worker that held something holds it still.
     assert!(session.extend("worker", &[("extended", held[2].1)], "10 minutes").unwrap()[0].1);
     for (id, token) in &held {
         assert_eq!(session.give(id, *token, "completed").unwrap(), "completed");
@@ -106,7 +106,7 @@ fn a_standby_promoted_under_load_has_all_that_was_acknowledged() {
     a_zombie_does_no_harm(&primary, &mut session);
 }
 
-/// Who sleeps is woken by what comes: nobody looks by himself here.
+/// A waiting call is woken by what comes: none looks by itself here.
 fn wakes(cluster: &Cluster) {
     let mut session = cluster.connect();
     let sleeper = || {
@@ -196,7 +196,7 @@ fn from_one_standby_to_the_next() {
         let acknowledged = work.books.now();
         let mut session = next.connect();
         promote(&mut session);
-        // As whoever manages it does: commits wait for nobody until there is a standby again.
+        // As an operator does: commits wait for no standby until there is one again.
         session.run("ALTER SYSTEM SET synchronous_standby_names = ''");
         session.run("SELECT pg_reload_conf()");
         place.is_now(next.config());

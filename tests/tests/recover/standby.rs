@@ -108,7 +108,7 @@ fn statement(call: &str) -> String {
 }
 
 #[test]
-fn a_hot_standby_answers_who_looks_and_refuses_who_changes() {
+fn a_hot_standby_answers_looks_and_refuses_changes() {
     let primary = Cluster::start(TMP, "recover-seen", &[]);
     let standby = Cluster::standby(TMP, "recover-seeing", &primary, &[]);
     let (mut session, mut there) = (primary.connect(), standby.connect());

@@ -1,4 +1,4 @@
-//! Those who insert, and those who work, on whatever server there is.
+//! Producers and workers, on whatever server there is.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
@@ -11,7 +11,7 @@ use taskq_tests::{Grant, Session};
 
 use crate::books::{Books, LEASE};
 
-/// How many tasks there may be to be done before those who insert wait.
+/// How many tasks there may be to be done before the producers wait.
 const BACKLOG: usize = 60;
 
 /// Polls until something is true: longer than other tests, as several servers are started and stopped beside each other.
@@ -92,7 +92,7 @@ impl Work {
     pub fn goes_on(&self, more: usize) {
         let since = self.books.num_completed();
         eventually("work goes on", || {
-            assert!(!self.all().any(JoinHandle::is_finished), "somebody has seen something wrong");
+            assert!(!self.all().any(JoinHandle::is_finished), "a client has seen something wrong");
             (self.books.num_completed() >= since + more).then_some(())
         });
     }
@@ -101,7 +101,7 @@ impl Work {
         self.inserting.iter().chain(&self.working)
     }
 
-    /// Has nobody insert any more, everything done, and everybody come home.
+    /// Stops the insertions, has everything done, and waits for all threads.
     pub fn end(self) -> Arc<Books> {
         self.stop_inserting.store(true, Ordering::Relaxed);
         self.inserting.into_iter().for_each(|each| each.join().expect("nothing wrong was seen"));
@@ -123,7 +123,7 @@ fn is_gone(error: &Error) -> bool {
     error.code().is_none_or(|code| code.code().starts_with("57P") || code.code().starts_with("08"))
 }
 
-/// Inserts groups of tasks: two that are free, one behind both, and a mark that nobody performs.
+/// Inserts groups of tasks: two that are free, one behind both, and a mark that no worker performs.
 fn insert(place: &Place, books: &Books, stop: &AtomicBool) {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let mut session = place.connect();

@@ -14,7 +14,7 @@ fn waiting_for(session: &mut Session, id: &str) {
     session.insert(tasks).unwrap();
 }
 
-/// Who waited for the old one has seen an abort.
+/// The tasks that waited for the old one have seen an abort.
 fn assert_heard(session: &mut Session) {
     let states = ["needs", "needs needs", "always", "handler", "mark"].map(|id| session.state(id));
     assert_eq!(states, ["aborted", "aborted", "ready", "ready", "completed"]);
@@ -54,7 +54,7 @@ fn a_ready_a_blocked_and_a_scheduled_task_are_replaced() {
         assert_heard(&mut session);
         assert!(session.own("w", 1, &["x"]).unwrap().is_empty(), "the old one is gone");
         assert_eq!(session.own_one("y").body.as_deref(), Some("new"));
-        // The old one's gate frees nobody any more.
+        // The old one's gate frees no task any more.
         assert_eq!(session.perform("g", "completed"), "gate");
         assert!(session.own("w", 9, &["x", "y"]).unwrap().is_empty());
     }
@@ -78,7 +78,7 @@ fn a_task_given_back_is_replaced_and_its_tries_forgotten() {
 }
 
 #[test]
-fn a_settled_task_is_replaced_and_nobody_hears_again() {
+fn a_settled_task_is_replaced_and_no_dependent_hears_again() {
     let db = Db::new();
     for (code, needs) in [("completed", "ready"), ("aborted", "aborted")] {
         db.clear();

@@ -1,8 +1,9 @@
 //! Calls that name tasks act on what there is now, also where the transaction's snapshot is older.
 //!
-//! Why: under REPEATABLE READ a task may have been inserted, freed, retried or granted after the snapshot. Wrong code looks
-//! for its row with that snapshot, does not find it, knows that it is not settled, and looks again, for ever: here it runs
-//! into the statement timeout. Or it fails with 40001, although nobody changes the task at the same time.
+//! Why: under REPEATABLE READ a task may have been inserted, freed, retried or granted after the snapshot. Wrong code
+//! looks for its row with that snapshot, does not find it, knows that it is not settled, and looks again, for ever:
+//! here it runs into the statement timeout. Or it fails with 40001, although no other transaction changes the task at
+//! the same time.
 
 use serde_json::json;
 use taskq_tests::{Db, Session, sqlstate};

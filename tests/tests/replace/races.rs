@@ -19,7 +19,7 @@ fn a_waiting_caller_sees_the_abort_of_the_old_one() {
 }
 
 #[test]
-fn a_waiting_caller_is_not_told_of_a_replace_that_is_rolled_back() {
+fn a_waiting_call_hears_nothing_of_a_replace_that_is_rolled_back() {
     let db = Db::new();
     let (mut session, mut watcher) = (db.connect(), db.connect());
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
@@ -147,7 +147,8 @@ fn a_dependency_on_a_settled_task_that_is_being_replaced_is_one_on_the_new_task(
     }
 }
 
-/// Whoever holds a new id that a replace waits for may ask for an old one that the same replace is about to remove.
+/// A transaction that holds a new id for which a replace waits may ask for an old one that the same replace is about to
+/// remove.
 #[test]
 fn a_replace_that_waits_for_an_id_has_removed_nothing_yet() {
     let db = Db::new();
@@ -163,7 +164,7 @@ fn a_replace_that_waits_for_an_id_has_removed_nothing_yet() {
         assert_eq!(call.settle_down(&mut watcher), Progress::Blocked);
         first.run("SAVEPOINT s");
         let error = first.insert(json!([{"id": old, "action": "x"}])).unwrap_err();
-        assert_eq!(sqlstate(&error), "TQ002", "it is there, and nobody is removing it");
+        assert_eq!(sqlstate(&error), "TQ002", "it is there, and no session is removing it");
         first.run("ROLLBACK TO SAVEPOINT s; COMMIT");
         assert_eq!(call.join().1.unwrap(), 2);
         let bodies = watcher.all::<Option<String>>("SELECT body FROM taskq.tasks ORDER BY id");

@@ -97,7 +97,7 @@ fn in_the_other_order_too() {
     }
 }
 
-/// It is granted after the committer has looked, and before he locks it.
+/// It is granted after the committer has looked, and before it locks the task.
 #[test]
 fn one_that_is_granted_meanwhile_is_refused_before_anything_else_is_waited_for() {
     granted_meanwhile(0);
@@ -217,7 +217,7 @@ fn every_call_that_a_task_in_progress_forbids() {
 }
 
 #[test]
-fn what_is_left_out_is_not_refused() {
+fn an_insert_that_is_skipped_is_not_refused() {
     let db = Db::new();
     let mut session = db.connect();
     session.insert(json!([{"id": "a", "action": "z"}, {"id": "b", "action": "x"}])).unwrap();

@@ -65,7 +65,7 @@ fn refused_returns_come_first_and_spoil_nothing() {
     session.insert(tasks(&["a", "b", "c", "d", "e"], "x")).unwrap();
     let held = session.own("w", 3, &["x"]).unwrap();
     let returns = json!([
-        {"task_id": "nobody", "token": held[0].token},
+        {"task_id": "absent", "token": held[0].token},
         {"task_id": "a", "token": held[0].token, "result": {"n": 1}},
         {"task_id": "b", "token": Uuid::new_v4()},
         {"task_id": "c", "token": held[2].token, "status_code": "aborted", "status": "no"},
@@ -76,7 +76,7 @@ fn refused_returns_come_first_and_spoil_nothing() {
     let lines = call(&mut session, &returns, 10, &["x"]).unwrap();
     let refused = |id: Option<&str>, code: &str| Line::Refused(id.map(str::to_owned), code.to_owned());
     let expected = [
-        refused(Some("nobody"), "TQ003"),
+        refused(Some("absent"), "TQ003"),
         refused(Some("b"), "TQ001"),
         refused(Some("a"), "TQ001"),
         refused(None, "TQ001"),

@@ -1,5 +1,5 @@
-//! `return_and_own_tasks` beside others: workers that live on nothing else, somebody who holds a row, a snapshot that is
-//! held for long, deadlines.
+//! `return_and_own_tasks` beside others: workers that live on nothing else, a transaction that holds a row, a snapshot
+//! that is held for long, deadlines.
 
 use std::collections::HashMap;
 use std::thread;
@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use super::and_own::{Line, call, granted};
 
-/// Chains of tasks, which only go on by what is returned; six workers of which each returns what it has with the call that
-/// takes the next. Each task is performed once, and the queue is empty when nobody has anything.
+/// Chains of tasks, which only go on by what is returned; six workers of which each returns what it has with the call
+/// that takes the next. Each task is performed once, and the queue is empty when no worker has anything.
 #[test]
 fn workers_that_live_on_it_perform_everything_once() {
     const CHAINS: usize = 60;
@@ -62,7 +62,7 @@ fn workers_that_live_on_it_perform_everything_once() {
 /// A task that another transaction holds back is waited for by the return, as it is by `return_tasks`; one that another is
 /// granted is passed over.
 #[test]
-fn the_return_waits_for_its_own_task_and_the_claim_for_nobody() {
+fn the_return_waits_for_its_own_task_and_the_claim_for_no_other() {
     let db = Db::new();
     let (mut session, mut other, mut third) = (db.connect(), db.connect(), db.connect());
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
@@ -112,7 +112,7 @@ fn the_last_parents_at_the_same_moment() {
     }
 }
 
-/// A worker that knows no other call, under a snapshot that somebody holds: its claims begin at low-water marks like those of
+/// A worker that knows no other call, while a snapshot is held: its claims begin at low-water marks like those of
 /// `own_tasks`. Without the look before the returns they would walk over all that it has ever been granted: 750 pages
 /// instead of 75.
 #[test]
@@ -149,8 +149,8 @@ fn pages(session: &mut Session, (id, token): &(String, Uuid)) -> i64 {
     pages
 }
 
-/// Deadlines pass while a worker is away; who returns late in one call with taking the next finds out, and what was taken
-/// from it is not returned twice.
+/// Deadlines pass while a worker is away. A worker that returns late in one call with taking the next finds out, and
+/// what was taken from it is not returned twice.
 #[test]
 fn a_task_that_was_taken_over_is_refused_and_the_rest_goes_on() {
     let db = Db::new();

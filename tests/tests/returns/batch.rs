@@ -42,13 +42,13 @@ fn one_bad_pair_spoils_neither_the_call_nor_the_others() {
     let mut session = db.connect();
     let held = four_held(&mut session);
     let token = |i: usize| Some(held[i].token);
-    let ids = [Some("c"), Some("a"), Some("nobody"), None, Some("b"), Some("b"), Some("a"), Some("d")];
+    let ids = [Some("c"), Some("a"), Some("absent"), None, Some("b"), Some("b"), Some("a"), Some("d")];
     let tokens = [token(2), Some(Uuid::new_v4()), token(0), token(0), None, token(1), token(0), token(0)];
     let lines = give_all(&mut session, &ids, &tokens, "completed");
     let expected = [
         ok("c", "completed"),
         bad(Some("a"), "TQ001"),
-        bad(Some("nobody"), "TQ003"),
+        bad(Some("absent"), "TQ003"),
         bad(None, "TQ001"),
         bad(Some("b"), "TQ001"),
         ok("b", "completed"),
@@ -110,7 +110,7 @@ fn unequal_lengths_are_22023() {
 
 #[test]
 fn parent_and_child_in_one_call_each_for_itself() {
-    // The child is freed by its parent's return in the same call, but nobody holds it.
+    // The child is freed by its parent's return in the same call, but no worker holds it.
     let db = Db::new();
     let mut session = db.connect();
     session
@@ -150,7 +150,7 @@ fn the_json_form_has_a_code_and_a_result_for_each() {
         {"task_id": "a", "token": held[0].token, "result": {"n": 1}},
         {"task_id": "c", "token": held[2].token, "status_code": "pending", "retry_after": "0"},
         {"task_id": "d", "token": held[3].token, "status_code": "pending", "retry_after": "0"},
-        {"task_id": "nobody", "token": held[3].token},
+        {"task_id": "absent", "token": held[3].token},
         {"task_id": "a", "token": Uuid::new_v4()},
     ]);
     let rows = session.query(&format!("{QUERY}($1::jsonb)"), &[&returns]).unwrap();
@@ -159,7 +159,7 @@ fn the_json_form_has_a_code_and_a_result_for_each() {
         ok("a", "completed"),
         ok("c", "pending"),
         ok("d", "aborted"),
-        bad(Some("nobody"), "TQ003"),
+        bad(Some("absent"), "TQ003"),
         bad(Some("a"), "TQ001"),
     ];
     assert_eq!(rows.iter().map(line).collect::<Vec<_>>(), expected);

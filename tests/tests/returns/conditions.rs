@@ -42,7 +42,7 @@ fn an_aborted_parent_frees_by_settled_and_aborted_and_aborts_by_completed() {
 }
 
 #[test]
-fn a_parent_given_back_frees_nobody() {
+fn a_parent_given_back_frees_no_dependent() {
     let db = Db::new();
     let mut session = db.connect();
     family(&mut session);

@@ -78,7 +78,7 @@ fn filters_narrow_each_other_and_all_else_is_left_alone() {
         session.own(actor, 1, &[action]).unwrap();
     }
     for nothing in [
-        "'{ready,later,nobody,NULL}'",
+        "'{ready,later,absent,NULL}'",
         "'{}'",
         "actors => '{}'",
         "actors => '{NULL}'",
@@ -110,7 +110,7 @@ fn what_was_held_with_it_is_free() {
     let keyed = |id: &str| json!({"id": id, "action": "x", "merge_key": "k", "group_id": "g"});
     session.insert(json!([keyed("a"), keyed("b")])).unwrap();
     let a = session.own_one("x");
-    assert_eq!(release(&mut session, "'{b}'"), 0, "a rider is in nobody's hands");
+    assert_eq!(release(&mut session, "'{b}'"), 0, "no worker has a rider");
     assert_eq!(release(&mut session, "'{a}'"), 1);
     assert_eq!(session.broken(), Vec::<String>::new());
     let next = session.own_one("x");
@@ -120,7 +120,7 @@ fn what_was_held_with_it_is_free() {
     assert_eq!(session.broken(), Vec::<String>::new());
 }
 
-/// The last try of a leader: who rode on it shares its end, as when it is given back.
+/// The last try of a leader: its riders share its end, as when it is given back.
 #[test]
 fn a_leader_without_another_try_takes_its_riders_along() {
     let db = Db::new();
@@ -166,7 +166,7 @@ fn it_is_no_timeout() {
 }
 
 #[test]
-fn who_sleeps_is_woken() {
+fn a_release_wakes_a_waiting_call() {
     let db = Db::new();
     let (mut session, sleeper) = (db.connect(), db.connect());
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
@@ -219,7 +219,7 @@ fn an_extension_decides_whose_it_is() {
     let waiting = db.connect().background(|session| release(session, "actors => '{worker}'"));
     assert_eq!(waiting.settle_down(&mut session), Progress::Blocked);
     worker.run("COMMIT");
-    assert_eq!(waiting.join().1, 0, "somebody else has it by now");
+    assert_eq!(waiting.join().1, 0, "another worker has it by now");
     assert_eq!(release(&mut session, "actors => '{heir}'"), 1);
     assert_eq!(worker.extend("heir", &[("a", a.token)], "1 hour").unwrap(), [("a".to_owned(), false)]);
     assert_eq!(session.broken(), Vec::<String>::new());

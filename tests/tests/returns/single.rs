@@ -110,7 +110,7 @@ fn the_status_of_a_task_given_back_is_shown() {
     assert_eq!(session.task("a").unwrap().status.as_deref(), Some("server is down"));
 }
 
-/// Why the token is bad is what whoever finds that in a log wants to know.
+/// Why the token is bad is what an operator who finds that in a log wants to know.
 #[test]
 fn a_refused_token_tells_how_the_task_stands() {
     let db = Db::new();
@@ -201,8 +201,8 @@ fn a_token_does_not_outlive_a_task_deleted_and_inserted_again() {
     session.complete(&new);
 }
 
-/// Two sessions return a task, the first in a transaction that ends like this: what the other is told, and somebody who
-/// looks afterwards, with the token.
+/// Two sessions return a task, the first in a transaction that ends like this: what the other is told, and a session
+/// that looks afterwards, with the token.
 fn two_return(db: &Db, end: &str) -> (Answer<String>, Session, Uuid) {
     let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
     first.insert(json!([{"id": "a", "action": "x"}])).unwrap();
@@ -228,7 +228,7 @@ fn two_returns_at_once_cannot_both_succeed() {
 fn the_second_of_two_returns_succeeds_if_the_first_rolls_back() {
     let db = Db::new();
     let (answer, mut watcher, token) = two_return(&db, "ROLLBACK");
-    // Whoever did not want to wait may say that the token is not free; then it must work now.
+    // A call that did not want to wait may say that the token is not free; then it must work now.
     if let Err(error) = &answer {
         assert!(["TQ001", "55P03"].contains(&sqlstate(error)), "{error:?}");
         watcher.give("a", token, "aborted").unwrap();

@@ -144,7 +144,7 @@ fn a_deadline_that_has_passed_is_no_hindrance() {
     session.insert(json!([{"id": "a", "action": "x", "max_tries": 2}])).unwrap();
     let a = session.own_one_with("x", "max_duration => '1 minute'");
     at(&mut session, 2);
-    // Nobody has looked yet; then somebody has.
+    // No call has looked yet; then one has.
     session.run("BEGIN");
     assert_eq!(session.give_with("a", a.token, "pending", UNCOUNTED).unwrap(), "pending");
     assert_eq!(counts(&mut session, "a"), (0, 1));
@@ -153,7 +153,7 @@ fn a_deadline_that_has_passed_is_no_hindrance() {
     assert_eq!(session.give_with("a", a.token, "pending", UNCOUNTED).unwrap(), "pending");
     assert_eq!(counts(&mut session, "a"), (0, 1));
     assert_eq!(attempts(&mut session, "a"), ["1 released stopping"], "which tells more");
-    // Once somebody else was granted it, it is too late.
+    // Once another worker was granted it, it is too late.
     let a = session.own_one_with("x", "max_duration => '1 minute'");
     at(&mut session, 4);
     let b = session.own_one_with("x", "max_duration => '1 minute'");
@@ -181,7 +181,7 @@ fn what_a_savepoint_takes_back_was_not() {
 }
 
 #[test]
-fn what_it_held_is_free_and_who_rode_on_it_goes_on() {
+fn what_it_held_is_free_and_its_rider_goes_on() {
     let db = Db::new();
     let mut session = db.connect();
     session.run("SELECT taskq.set_action('x', max_concurrency => 1, max_per_group => 1)");

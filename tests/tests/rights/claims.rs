@@ -1,6 +1,7 @@
 //! Sentences of SECURITY.md, and the table of rights in docs/reference/rights.md, of which no other test is.
 //!
-//! Why: whoever sets a queue up goes by these pages. The end of SECURITY.md says which test holds which sentence.
+//! Why: an administrator who sets a queue up goes by these pages. The end of SECURITY.md says which test holds which
+//! sentence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -127,7 +128,7 @@ fn without_the_token_no_part_returns_or_extends_what_another_was_granted() {
 }
 
 #[test]
-fn inside_a_part_nobody_is_protected_and_a_list_of_actions_separates() {
+fn inside_a_part_no_role_is_protected_and_a_list_of_actions_separates() {
     let (one, other) = (Role::new("one"), Role::new("other"));
     let db = Db::new();
     let mut boss = db.connect();
@@ -146,7 +147,7 @@ fn inside_a_part_nobody_is_protected_and_a_list_of_actions_separates() {
 
 /// A dependency connects a task of others with two of ours.
 #[test]
-fn what_is_connected_is_told() {
+fn a_narrowed_part_sees_tasks_of_others_that_are_connected_with_its_own() {
     let role = Role::new("part");
     let db = Db::new();
     let mut boss = db.connect();
@@ -176,7 +177,7 @@ fn what_is_connected_is_told() {
 
 /// Names of groups are shared; whether one has tasks of other actions is told, and no more than that.
 #[test]
-fn whether_a_group_has_tasks_of_others_is_told() {
+fn a_narrowed_part_is_denied_a_group_that_has_tasks_of_others() {
     let role = Role::new("part");
     let db = Db::new();
     let mut boss = db.connect();
@@ -225,8 +226,8 @@ fn a_lock_timeout_bounds_the_wait_for_the_graph_guard_and_work_goes_on() {
 
 /// NOTIFY has no rights: what is said on a channel is heard by any role, and is no more than id and code.
 #[test]
-fn who_may_do_nothing_hears_ids_and_codes_on_the_channels_and_no_more() {
-    let role = Role::new("nobody");
+fn a_role_without_a_part_hears_only_ids_and_codes_on_channels() {
+    let role = Role::new("powerless");
     let db = Db::new();
     let mut boss = db.connect();
     boss.insert(json!([{"id": "a", "action": "x", "body": "secret", "post_result": true}])).unwrap();
@@ -272,7 +273,7 @@ fn children_put_off_dependents_of_any_action() {
             .unwrap();
         (row.get(0), boss.one("SELECT taskq.update_tasks('{d}', delay => '0')"))
     };
-    assert!(seen && changed == 1, "and whoever may change it brings it back");
+    assert!(seen && changed == 1, "and a role that may change it brings it back");
     assert_eq!(boss.state("d"), "ready");
 }
 

@@ -1,4 +1,4 @@
-//! What nobody may do.
+//! What no role may do.
 
 use serde_json::json;
 use taskq_tests::{Db, Session};
@@ -29,7 +29,7 @@ fn public_has_no_right_on_anything() {
 
 #[test]
 fn a_role_without_a_part_can_do_nothing() {
-    let role = Role::new("nobody");
+    let role = Role::new("powerless");
     let db = Db::new();
     let mut boss = db.connect();
     let tables = tables(&mut boss);
@@ -109,7 +109,7 @@ fn a_part_does_not_include_handing_out_parts() {
 }
 
 #[test]
-fn the_queues_clock_is_not_for_everybody() {
+fn a_worker_cannot_set_the_queues_clock() {
     let role = Role::new("worker");
     let db = Db::new();
     let mut boss = db.connect();

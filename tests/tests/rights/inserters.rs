@@ -154,9 +154,9 @@ fn an_open_transaction_does_not_hold_the_guard_of_the_graph() {
     }
 }
 
-/// An id or a key that is taken is just that; who may look, too, hears more.
+/// An id or a key that is taken is just that; a role that may look, too, is told more.
 #[test]
-fn nothing_is_told_of_what_is_in_the_way() {
+fn an_inserter_sees_nothing_of_what_is_in_the_way() {
     let role = Role::new("ins");
     let db = Db::new();
     let mut boss = db.connect();

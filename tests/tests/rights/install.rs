@@ -1,6 +1,6 @@
-//! What CREATE EXTENSION leaves open. The install script runs with the rights of a superuser, in a database whose owner
-//! may be anybody: an operator that he has put into the search_path, or a default privilege that he or the administrator
-//! has set, must not become a part of the extension.
+//! What CREATE EXTENSION leaves open. The install script runs with the rights of a superuser, in a database of any
+//! owner: an operator that the owner has put into the search_path, or a default privilege that the owner or the
+//! administrator has set, must not become a part of the extension.
 
 use taskq_tests::db::admin;
 use taskq_tests::{Db, refused, sqlstate};
@@ -188,7 +188,7 @@ fn a_part_is_given_to_a_role_that_exists() {
         "revoke_worker",
         "revoke_monitor",
     ] {
-        for role in ["'-'", "'99999999'", "''", "'nobody at all'", "'a.b'", "'\"a'", "repeat('x', 1000)"] {
+        for role in ["'-'", "'99999999'", "''", "'no such role'", "'a.b'", "'\"a'", "repeat('x', 1000)"] {
             refused(&mut session, "42704", "does not exist", &format!("SELECT taskq.{part}({role})"), &[]);
         }
     }

@@ -1,4 +1,4 @@
-//! Rights: nothing for PUBLIC; one call gives a role its part and one takes it back; nobody but the owner of the
+//! Rights: nothing for PUBLIC; one call gives a role its part and one takes it back; no role but the owner of the
 //! extension touches a table.
 //!
 //! A function that runs with its caller's rights, or a table that PUBLIC may read, fails here.

@@ -161,8 +161,9 @@ fn a_worker_performs_the_tasks_of_its_actions_only() {
     }
 }
 
-/// Whoever waits for a task waits for its children as well, where it says so: that follows from a dependency that is there, and
-/// is nothing that the worker has named. On wrong code a worker cannot return a task for which others wait.
+/// A task that waits for another waits for its children as well, where the return says so: that follows from a
+/// dependency that is there, and is nothing that the worker has named. On wrong code a worker cannot return a task for
+/// which others wait.
 #[test]
 fn what_waits_for_a_task_waits_for_its_children_whatever_its_action() {
     let role = Role::new("narrow");
@@ -295,10 +296,10 @@ fn parts_add_up_by_members_and_by_set_role() {
     boss.run("RESET ROLE");
 }
 
-/// Who calls is whose function it is: neither the session's user nor the role that it has set.
+/// The caller is the owner of the function: neither the session's user nor the role that it has set.
 #[test]
 fn a_function_of_another_owner_has_its_owners_part() {
-    let (narrow, nobody, free) = (Role::new("narrow"), Role::new("nobody"), Role::new("free"));
+    let (narrow, powerless, free) = (Role::new("narrow"), Role::new("powerless"), Role::new("free"));
     let db = Db::new();
     let mut boss = db.connect();
     narrowed(&mut boss, "inserter", &narrow, "{a}");
@@ -312,13 +313,13 @@ fn a_function_of_another_owner_has_its_owners_part() {
             owner.name
         ));
     }
-    for user in [&nobody, &free, &narrow] {
+    for user in [&powerless, &free, &narrow] {
         let mut session = db.connect_as(&user.name);
         session.run("SELECT api.narrow('a')");
         assert_denied(&mut session, "SELECT api.narrow('b')");
         session.run("SELECT api.free('b')");
     }
-    let mut session = db.connect_as(&nobody.name);
+    let mut session = db.connect_as(&powerless.name);
     assert_denied(&mut session, "SELECT taskq.insert_task(NULL, 'a')");
 }
 

@@ -1,4 +1,5 @@
-//! The groups of a caller whose part is narrowed, into which tasks of others come while the call waits for somebody.
+//! The groups of a caller whose part is narrowed, into which tasks of others come while the call waits for another
+//! transaction.
 //!
 //! Why: a group may have any tasks, and a call on it is checked against those that it has. On wrong code that is done before it waits,
 //! and what it then ends, deletes, resets or counts are tasks of others as well.
@@ -85,7 +86,7 @@ fn pause_group_and_resume_group_leave_a_group_alone_that_others_have_joined_whil
     assert_eq!((answer.as_str(), db.connect().one::<bool>(paused)), ("42501", true));
 }
 
-/// These go by the tasks that were checked, whoever comes later.
+/// These go by the tasks that were checked, whatever comes later.
 #[test]
 fn cancel_group_and_retry_group_change_none_that_came_in_while_they_waited() {
     let row = "SELECT taskq.update_tasks('{m}', priority => 1)";

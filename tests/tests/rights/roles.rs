@@ -38,7 +38,7 @@ const OPERATE: &[&str] = &[
 const WORK: &[&str] = &[
     "SELECT taskq.own_tasks('w', 1, '{z}')",
     "SELECT taskq.extend_tasks_ownership('w', '{}', '{}', '1 minute')",
-    "SELECT taskq.return_task('nobody', gen_random_uuid())",
+    "SELECT taskq.return_task('absent', gen_random_uuid())",
     "SELECT taskq.return_tasks('{}', '{}')",
     "SELECT taskq.return_tasks('[]'::jsonb)",
     "SELECT taskq.return_and_own_tasks('w', '{}', '{}', 1, '{z}')",
@@ -132,7 +132,7 @@ fn an_operator_administers_and_neither_inserts_nor_works() {
 }
 
 #[test]
-fn results_are_for_all_who_may_read_the_tasks() {
+fn a_role_that_may_read_the_tasks_may_read_results() {
     let role = Role::new("reader");
     let db = Db::new();
     let mut boss = db.connect();

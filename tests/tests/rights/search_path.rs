@@ -5,7 +5,8 @@ use taskq_tests::{Db, Session, sqlstate};
 
 use super::Role;
 
-/// Everybody's, and one that none of our statements could run with: whoever compares two texts or two numbers with it hears of it.
+/// One for all roles, and one that none of our statements could run with: a comparison of two texts or two numbers with
+/// it raises an error.
 const HOSTILE: &str = "CREATE SCHEMA hostile;
     CREATE FUNCTION hostile.spy(anyelement, anyelement) RETURNS boolean LANGUAGE plpgsql AS
         'BEGIN RAISE EXCEPTION ''ran as %'', current_user; END';
@@ -42,10 +43,10 @@ const CALLS: &[&str] = &[
 /// Calls that are refused.
 const REFUSED: &[&str] = &[
     "SELECT taskq.insert_task('p', 'x')",
-    "SELECT taskq.insert_task('r', 'x', depends_on => '{nobody}')",
+    "SELECT taskq.insert_task('r', 'x', depends_on => '{absent}')",
     "SELECT taskq.return_task('p', '00000000-0000-0000-0000-000000000000')",
-    "SELECT taskq.add_dependencies('{p}', '{nobody}')",
-    "SELECT taskq.run_schedule('nobody')",
+    "SELECT taskq.add_dependencies('{p}', '{absent}')",
+    "SELECT taskq.run_schedule('absent')",
     "SELECT taskq.insert_task('r', 'x', unique_by => '{\"wrong\": 1}')",
 ];
 
@@ -151,7 +152,7 @@ fn what_is_done_at_a_commit_has_the_owners_rights_and_not_the_callers_path() {
         let call = "SELECT taskq.return_task(task_id, token) FROM taskq.own_tasks('w', 1, ARRAY[$1])";
         assert_eq!(session.query(call, &[&action]).unwrap().len(), 1);
     };
-    // The second leaves its signal to the first, who counts it right before he commits.
+    // The second leaves its signal to the first, which counts it right before it commits.
     one.run("BEGIN");
     settle(&mut one, "up");
     settle(&mut two, "up");

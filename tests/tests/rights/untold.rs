@@ -102,10 +102,10 @@ fn worker_of_ours(db: &Db, role: &Role) -> (Session, Session, String) {
     (boss, db.connect_as(&role.name), token)
 }
 
-/// Who makes numbers up learns nothing: whether there is a task, or an action, of that number is not to be told from what he
-/// is answered. On wrong code a call is denied for those that there are, so that they can be counted.
+/// A caller who makes numbers up learns nothing: the answers do not show whether there is a task, or an action, of that
+/// number. On wrong code a call is denied for those that there are, so that they can be counted.
 #[test]
-fn numbers_that_are_made_up_are_no_question() {
+fn numbers_that_are_made_up_do_not_show_which_tasks_there_are() {
     let role = Role::new("narrow");
     let db = Db::new();
     let (mut boss, mut session, _) = worker_of_ours(&db, &role);
@@ -137,9 +137,9 @@ fn numbers_that_are_made_up_are_no_question() {
     assert_eq!(session.all::<i32>(left), [ours], "what is due soon, of its own");
 }
 
-/// A token has the number of its task. One that somebody has made up is a bad one, whatever number is in it.
+/// A token has the number of its task. One that was made up is a bad one, whatever number is in it.
 #[test]
-fn tokens_that_are_made_up_are_no_question() {
+fn tokens_that_are_made_up_do_not_show_which_tasks_there_are() {
     let role = Role::new("narrow");
     let db = Db::new();
     let (mut boss, mut session, token) = worker_of_ours(&db, &role);
@@ -192,7 +192,7 @@ fn a_refusal_tells_nothing_that_the_caller_has_not_said() {
 
 #[test]
 fn a_token_of_another_task_than_the_one_that_is_named_is_a_bad_one() {
-    // Numbers of tasks stand in tokens, and anybody can make one up.
+    // Numbers of tasks stand in tokens, and any client can make one up.
     let role = Role::new("narrow");
     let db = Db::new();
     let (_boss, mut session, token) = worker_of_ours(&db, &role);
@@ -207,7 +207,7 @@ fn a_token_of_another_task_than_the_one_that_is_named_is_a_bad_one() {
 
 /// Whether a filter fits tells what a task is like: it is asked about what the caller may touch, and nothing else.
 #[test]
-fn a_filter_is_no_way_to_ask_about_tasks_of_others() {
+fn a_filter_does_not_show_tasks_of_others() {
     let role = Role::new("narrow");
     let db = Db::new();
     let (mut boss, mut session, _) = worker_of_ours(&db, &role);

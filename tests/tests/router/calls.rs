@@ -43,12 +43,12 @@ fn refusals_reach_the_client_as_the_shard_put_them() {
         ("TQ001", "SELECT taskq.return_task('a', $1)", vec![&wrong]),
         ("TQ001", "SELECT taskq.report_status('a', $1)", vec![&wrong]),
         ("TQ002", "SELECT * FROM taskq.insert_tasks($1)", vec![&again]),
-        ("TQ003", "SELECT taskq.return_task('nobody', $1)", vec![&unknown]),
+        ("TQ003", "SELECT taskq.return_task('absent', $1)", vec![&unknown]),
         ("TQ004", "SELECT * FROM taskq.insert_tasks($1)", vec![&circle]),
         ("TQ005", "SELECT taskq.update_tasks('{a}', priority => 1)", vec![]),
         ("TQ005", "SELECT taskq.delete_tasks('{a}')", vec![]),
         ("TQ006", "SELECT * FROM taskq.insert_tasks($1)", vec![&odd]),
-        ("TQ003", "SELECT * FROM taskq.wait_for_task('nobody', '0')", vec![]),
+        ("TQ003", "SELECT * FROM taskq.wait_for_task('absent', '0')", vec![]),
         ("22023", "SELECT * FROM taskq.own_tasks('w', -1, '{x}')", vec![]),
         ("22023", "SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '-1 s')", vec![]),
         ("22004", "SELECT * FROM taskq.own_tasks('w', NULL, '{x}')", vec![]),
@@ -151,7 +151,7 @@ fn every_call_of_a_task_s_life_works_on_each_shard() {
         assert_eq!(router.one::<i64>(&format!("SELECT taskq.pause_group('{group}')")), 1);
         assert!(router.own("w", 9, &["x"]).unwrap().is_empty());
         assert_eq!(router.one::<i64>(&format!("SELECT taskq.resume_group('{group}')")), 1);
-        assert_eq!(router.cancel(&[&id("c"), "nobody"]).unwrap(), 1);
+        assert_eq!(router.cancel(&[&id("c"), "absent"]).unwrap(), 1);
         let replaced = router
             .replace(json!([{"id": id("c"), "action": "x", "group_id": group, "body": {"n": 1}}]))
             .unwrap();
@@ -270,7 +270,7 @@ fn a_worker_in_steady_state_gets_all_that_there_is() {
             )
             .unwrap();
     }
-    let (mut ids, mut tokens): (Vec<String>, Vec<Uuid>) = (vec!["nobody".into()], vec![Uuid::nil()]);
+    let (mut ids, mut tokens): (Vec<String>, Vec<Uuid>) = (vec!["absent".into()], vec![Uuid::nil()]);
     let (mut done, mut seen) = (0, Vec::new());
     loop {
         let query = "SELECT task_id, token, sqlstate FROM taskq.return_and_own_tasks('w', $1, $2, 3, '{x}')";
@@ -291,7 +291,7 @@ fn a_worker_in_steady_state_gets_all_that_there_is() {
     assert_eq!(router.one::<i64>("SELECT completed FROM taskq.stats"), 600);
 }
 
-/// Whichever shard gets the task, whoever sleeps on the router has it within the slices that the others take.
+/// Whichever shard gets the task, a call that sleeps on the router has it within the slices that the others take.
 #[test]
 fn a_sleeper_is_woken_by_any_shard() {
     let Some(servers) = Servers::get() else { return };

@@ -128,8 +128,8 @@ fn send(postmaster: &str, signal: &str) {
     assert!(std::process::Command::new("sh").args(["-c", &script]).status().unwrap().success());
 }
 
-/// A server that accepts connections and does not answer: once it is closed it concerns nobody, and who was held by it before goes on
-/// with the others when its session on the router was ended.
+/// A server that accepts connections and does not answer: once it is closed no other call comes to it, and the callers
+/// that it held before go on with the others when their sessions on the router were ended.
 #[test]
 fn a_shard_that_hangs_is_closed_and_those_that_it_held_go_on() {
     let Some(servers) = Servers::get() else { return };

@@ -23,7 +23,7 @@ use taskq_tests::{Cluster, Session};
 
 const TMP: &str = env!("CARGO_TARGET_TMPDIR");
 
-/// The servers. Whoever stops one has them alone.
+/// The servers. A test that stops one has them alone.
 struct Servers {
     clusters: [Cluster; 3],
     in_use: RwLock<()>,

@@ -169,7 +169,7 @@ fn a_move_that_stops_at_any_step_goes_on() {
         let before = content(&mut rig.shard(from));
         let call = format!("CALL taskq_router.move_group('g', {to})");
         stop_behind(step, &rig, from, to);
-        // Whichever shard has it now: nobody gets any of it, and who waits or looks sees it once.
+        // Whichever shard has it now: no worker gets any of it, and a call that waits or looks sees it once.
         let mut client = rig.router();
         assert!(client.own("w", 9, &["a", "b", "c"]).unwrap().is_empty(), "{step}");
         assert_eq!(client.wait("done", "0").unwrap().unwrap().status_code, "completed", "{step}");
@@ -269,7 +269,7 @@ fn a_move_is_taken_back_without_the_shard_that_it_went_to() {
     router.run(undo);
     refused(&mut router, "TQ005", "\"g\"", &format!("CALL taskq_router.move_group('g', {third})"), &[]);
     assert_eq!(finish(&mut router).len(), 3);
-    // Tasks of it that somebody has given to the other shard directly are not the copy's.
+    // Tasks of it that were given to the other shard directly are not the copy's.
     rig.shard(to).insert(json!([{"id": "stranger", "action": "c", "group_id": "g"}])).unwrap();
     router.run(&format!("SELECT taskq_router.open_shard({to})"));
     router.run(undo);
@@ -282,14 +282,14 @@ fn a_move_is_taken_back_without_the_shard_that_it_went_to() {
 
 /// One session at a time; and a copy that is being written by a session that died is waited for.
 #[test]
-fn a_move_is_not_taken_back_under_who_makes_it() {
+fn a_move_is_not_taken_back_while_a_session_makes_it() {
     let Some(servers) = Servers::get() else { return };
     let rig = Rig::new(&servers, 3);
     let mut router = rig.router();
     let (from, to) = ends(&mut router);
     fill(&mut router);
     let before = content(&mut rig.shard(from));
-    // Whoever writes the copy has to wait.
+    // The session that writes the copy has to wait.
     let mut in_the_way = rig.shard(to);
     in_the_way.batch_execute("BEGIN; LOCK TABLE taskq.task IN SHARE MODE").unwrap();
     let mover = rig.router();
@@ -324,7 +324,7 @@ fn a_move_is_not_taken_back_under_who_makes_it() {
 
 /// A transaction that has written to the group and does not end, or is prepared and forgotten, does not hold a move for ever.
 #[test]
-fn a_move_does_not_wait_for_ever_for_who_has_written() {
+fn a_move_does_not_wait_for_ever_for_an_open_writer() {
     let Some(servers) = Servers::get() else { return };
     let rig = Rig::new(&servers, 3);
     let mut router = rig.router();
@@ -382,7 +382,7 @@ fn a_shard_is_added() {
     let third = rig.shard(2).all::<String>("SELECT id FROM taskq.tasks");
     assert!(third.iter().all(|id| id.starts_with('v')), "{third:?}");
     assert!((2..25).contains(&third.len()), "{third:?}");
-    // Whoever slept as it came is woken by it.
+    // A call that slept as it came is woken by it.
     rig.shard(2).run("SELECT taskq.insert_task('first', 'new')");
     assert_eq!(sleeper.join().1, "first");
     // The older version is kept while a group needs it.

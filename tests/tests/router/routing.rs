@@ -42,7 +42,7 @@ fn a_call_of_several_shards_is_refused_and_says_what_to_do() {
         .unwrap();
     assert_eq!(rig.shard(0).state("c"), "ready");
     // What is asked of several by their ids is done on each.
-    assert_eq!(router.cancel(&["b", "c", "nobody"]).unwrap(), 2);
+    assert_eq!(router.cancel(&["b", "c", "absent"]).unwrap(), 2);
 }
 
 #[test]

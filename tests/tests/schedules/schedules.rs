@@ -118,7 +118,7 @@ fn backfill_says_which_runs_of_a_downtime_come() {
     }
 }
 
-/// Ids of subtransactions burden everybody's snapshots: one for each missed run would be hundreds in one call.
+/// Ids of subtransactions burden the snapshots of all sessions: one for each missed run would be hundreds in one call.
 #[test]
 fn missed_runs_are_inserted_together() {
     let db = Db::new();
@@ -136,7 +136,7 @@ fn missed_runs_are_inserted_together() {
 }
 
 #[test]
-fn a_run_that_somebody_keeps_waiting_leaves_those_before_it_and_their_order() {
+fn a_run_that_waits_for_an_open_insert_keeps_earlier_ones_and_the_order() {
     let db = Db::new();
     let mut session = hourly(&db, "overlap => 'queue', backfill => 'all'");
     let mut other = db.connect();
@@ -189,7 +189,7 @@ fn max_backfill_brings_the_latest_of_the_missed_runs() {
     assert_eq!(ids, ["2039-12-31T23:59:58", "2039-12-31T23:59:59", "2040-01-01T00:00:00"]);
 }
 
-/// Whoever claims tasks fires schedules, too; what others have missed must not become his work.
+/// A worker that claims tasks fires schedules, too; what others have missed must not become its work.
 #[test]
 fn what_a_schedule_has_to_catch_up_with_delays_no_claim() {
     let db = Db::new();
@@ -233,7 +233,8 @@ fn years_of_downtime_cost_no_time_with_one_and_come_in_steps_with_all() {
         &mut session,
         "schedule('t', '0 0 * * *', '{\"action\": \"y\"}', overlap => 'queue', backfill => 'all')",
     );
-    // A hundred and fifty million times of the first schedule: whoever looks at each runs into the statement's time-out.
+    // A hundred and fifty million times of the first schedule: a call that looks at each runs into the statement's
+    // time-out.
     session.set_now(Some("2035-01-01 00:00:00Z"));
     call(&mut session, "maintain()");
     assert_eq!(
@@ -288,7 +289,7 @@ fn unschedule_ends_it_and_leaves_its_tasks() {
 }
 
 #[test]
-fn a_run_that_cannot_be_inserted_is_told_and_spoils_neither_calls_nor_the_next_run() {
+fn a_run_that_cannot_be_inserted_spoils_neither_calls_nor_the_next_run() {
     let db = Db::new();
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:30:00Z"));
@@ -332,7 +333,7 @@ fn wrong_schedules_are_refused() {
 }
 
 #[test]
-fn a_wrong_expression_is_told_with_its_field() {
+fn the_error_of_a_wrong_expression_names_its_field() {
     let db = Db::new();
     let mut session = db.connect();
     for (cron, says) in [

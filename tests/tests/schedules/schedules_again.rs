@@ -1,7 +1,7 @@
 //! Schedules that are set anew while runs of theirs are due and not yet inserted.
 //!
-//! Why: each deploy registers its schedules, most of them as they were. On wrong code what was due before that never runs: a
-//! nightly run is lost without a trace when somebody deploys before a worker has looked, or while the schedule is paused.
+//! Why: each deploy registers its schedules, most of them as they were. On wrong code what was due before that never
+//! runs: a nightly run is lost without a trace at a deploy before a worker has looked, or while the schedule is paused.
 
 use serde_json::json;
 use taskq_tests::{Db, Progress, Session, refused};
@@ -73,14 +73,14 @@ fn the_rest_is_changed_for_what_is_due_as_well() {
 }
 
 #[test]
-fn who_sleeps_is_woken_for_what_is_due_still() {
+fn a_waiting_call_is_woken_for_what_is_still_due() {
     let db = Db::new();
     let mut session = hourly(&db, "overlap => 'queue'");
     let mut sleeper = db.connect();
     sleeper.set_now(Some("2030-01-01 00:40:00Z"));
     let asleep = sleeper.background(|s| s.own_with("w", 1, &["x"], "wait => '60 seconds'").unwrap());
     session.until_asleep(asleep.pid());
-    // The clock of the one that sleeps stands still: it looks because it is told to, and another one inserts the run.
+    // The clock of the waiting call stands still: it looks because it is woken, and another one inserts the run.
     session.set_now(Some("2030-01-01 01:20:00Z"));
     set(&mut session, "0 * * * *", &format!("'{X}', overlap => 'queue'"));
     call(&mut session, "maintain()");
@@ -165,9 +165,9 @@ fn a_paused_one_remembers_what_was_due_by_each_of_its_times() {
     }
 }
 
-/// The call does not wait for who holds a run up, and what it cannot insert is not lost.
+/// The call does not wait for a transaction that holds a run up, and what it cannot insert is not lost.
 #[test]
-fn what_somebody_holds_up_comes_later_and_before_what_is_due_by_the_new_times() {
+fn a_run_that_is_held_up_comes_before_what_is_due_by_the_new_times() {
     for overlap in ["queue", "replace"] {
         let db = Db::new();
         let mut session = hourly(&db, &format!("overlap => '{overlap}', backfill => 'all'"));
@@ -180,7 +180,11 @@ fn what_somebody_holds_up_comes_later_and_before_what_is_due_by_the_new_times() 
         session.set_now(Some("2030-01-01 03:20:00Z"));
         let rest = format!(r#"'{{"action": "y"}}', overlap => '{overlap}', backfill => 'all'"#);
         let setting = session.background(move |s| set(s, "30 * * * *", &rest));
-        assert_eq!(setting.settle_down(&mut db.connect()), Progress::Done, "{overlap}: it waits for nobody");
+        assert_eq!(
+            setting.settle_down(&mut db.connect()),
+            Progress::Done,
+            "{overlap}: it waits for no other"
+        );
         let (mut session, ()) = setting.join();
         assert_eq!((runs(&mut session).len(), next(&mut session)), (1, "02:00".to_owned()), "{overlap}");
         other.run("COMMIT");

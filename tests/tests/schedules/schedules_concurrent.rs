@@ -1,7 +1,7 @@
 //! Schedules under eight sessions, and sleepers that a run wakes.
 //!
-//! Why: there is no scheduler process, so everybody fires; two that do it at once must not insert a run twice, and nobody
-//! may sleep through one. On wrong code a run is doubled or missing, or a waiter comes back with nothing.
+//! Why: there is no scheduler process, so each session fires; two that do it at once must not insert a run twice, and
+//! no call may sleep through one. On wrong code a run is doubled or missing, or a waiter comes back with nothing.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ fn eight_sessions_fire_each_run_once() {
     assert_eq!(history, 0, "each run was performed once");
 }
 
-/// Two deploys that register the same schedule, over and over, beside those who insert its runs and own them.
+/// Two deploys that register the same schedule, over and over, beside sessions that insert its runs and own them.
 #[test]
 fn deploys_beside_runs_lose_none_and_double_none() {
     let db = Db::new();
@@ -117,7 +117,7 @@ fn a_change_of_the_times_beside_a_run_loses_none_and_doubles_none() {
                 });
             }
         });
-        // Whoever was inserting when the times changed may have left some.
+        // A session that was inserting when the times changed may have left some.
         main.set_now(Some("2030-01-01 01:00:30Z"));
         for _ in 0..4 {
             call(&mut main, "maintain()");
@@ -131,7 +131,7 @@ fn a_change_of_the_times_beside_a_run_loses_none_and_doubles_none() {
 }
 
 #[test]
-fn who_waits_is_woken_for_a_run_of_an_action_that_never_was() {
+fn a_waiting_call_is_woken_for_a_run_of_an_action_without_tasks_so_far() {
     let db = Db::new();
     let mut session = db.connect();
     let waiter = db.connect();
@@ -163,7 +163,7 @@ fn a_busy_previous_run_delays_a_replacement_and_loses_none() {
     assert_eq!(
         looking.settle_down(&mut db.connect()),
         taskq_tests::Progress::Done,
-        "a claim waits for nobody"
+        "a claim waits for no other"
     );
     let (mut b, _) = looking.join();
     a.run("COMMIT");
@@ -190,7 +190,7 @@ fn a_run_whose_dependency_is_locked_comes_with_a_later_call() {
     assert_eq!(
         looking.settle_down(&mut db.connect()),
         taskq_tests::Progress::Done,
-        "a claim waits for nobody"
+        "a claim waits for no other"
     );
     let (mut b, none) = looking.join();
     assert_eq!(none, 0);
@@ -200,9 +200,9 @@ fn a_run_whose_dependency_is_locked_comes_with_a_later_call() {
     assert_eq!(b.one::<Option<String>>("SELECT problem FROM taskq.schedules"), None);
 }
 
-/// Whoever calls waits for nobody, in whatever state the run before is; what is to be left out beside it is, at once.
+/// A call waits for no other, in whatever state the run before is; what is to be left out beside it is, at once.
 #[test]
-fn a_previous_run_that_somebody_has_locked_in_any_state() {
+fn a_previous_run_that_is_locked_in_any_state_holds_up_no_call() {
     let given_back = "SELECT taskq.return_task(g.task_id, g.token, 'pending', retry_after => '1 day') FROM taskq.own_tasks('w', 1, '{x}') AS g";
     for (table, task, before) in [
         ("run", r#"{"action": "x"}"#, "SELECT 1"),
@@ -241,9 +241,9 @@ fn a_previous_run_that_somebody_has_locked_in_any_state() {
     }
 }
 
-/// Who has passed over the run before, because somebody was just inserting the next one, hears of its end.
+/// A call that has passed over the run before, because another was just inserting the next one, hears of its end.
 #[test]
-fn who_passes_over_the_run_before_hears_when_it_is_let_go() {
+fn a_call_that_passed_over_a_run_is_woken_when_it_is_free() {
     let db = Db::new();
     let (mut firing, mut watcher) = (db.connect(), db.connect());
     firing.set_now(Some("2030-01-01 00:00:30Z"));
@@ -265,7 +265,7 @@ fn who_passes_over_the_run_before_hears_when_it_is_let_go() {
 
 /// Why: each call looked at the first two hundred that were due, and these stayed so.
 #[test]
-fn a_run_behind_those_of_many_schedules_that_somebody_holds_up() {
+fn a_run_behind_many_that_are_held_up_comes() {
     let db = Db::new();
     let (mut a, mut b) = (db.connect(), db.connect());
     a.run("SELECT taskq.insert_task('gate', 'y')");

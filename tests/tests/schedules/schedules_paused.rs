@@ -27,7 +27,7 @@ fn a_paused_one_does_not_run_and_tells_so() {
     assert_eq!(runs(&mut session).last().map(String::as_str), Some("04:00"));
 }
 
-/// Somebody is about to resume it: a pause that said "it is paused" beside that would be lost without a word.
+/// A session is about to resume it: a pause that said "it is paused" beside that would be lost without a word.
 #[test]
 fn a_pause_beside_an_open_resume_waits_and_holds() {
     let db = Db::new();
@@ -134,9 +134,9 @@ fn a_run_that_cannot_be_inserted_is_an_error() {
     refused(&mut session, "TQ005", "gone", "SELECT taskq.run_schedule('s')", &[]);
 }
 
-/// Who sleeps until the next run has to learn that one is due now.
+/// A call that sleeps until the next run has to learn that one is due now.
 #[test]
-fn who_waits_wakes_for_a_resume_and_for_a_run_by_hand() {
+fn a_resume_and_a_run_by_hand_wake_a_waiting_call() {
     let db = Db::new();
     let mut session = db.connect();
     call(&mut session, r#"schedule('s', '* * * * * *', '{"action": "x"}')"#);

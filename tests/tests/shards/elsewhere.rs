@@ -29,7 +29,7 @@ fn a_token_of_another_shard_is_good_for_nothing() {
     let own = session.own_one("x");
     assert_eq!(own.task_id, "a");
     // A task that is held here, one that is ready, one that there is not, and one that stands for its tasks over there.
-    for id in ["a", "b", "nobody"] {
+    for id in ["a", "b", "absent"] {
         let error = refused(&mut session, "TQ001", id, "SELECT taskq.return_task($1, $2)", &[&id, &foreign]);
         assert_eq!(error.detail(), Some("It was granted on shard 2, and this is shard 1."));
         assert!(error.hint().unwrap().contains("shard_of"), "{error:?}");
@@ -78,8 +78,8 @@ fn the_shard_is_a_part_of_the_number() {
 #[test]
 fn an_unknown_id_with_any_uuid_is_an_unknown_task() {
     let (_here, mut session, _there, _) = two();
-    refused(&mut session, "TQ003", "nobody", "SELECT taskq.return_task('nobody', $1)", &[&Uuid::new_v4()]);
+    refused(&mut session, "TQ003", "absent", "SELECT taskq.return_task('absent', $1)", &[&Uuid::new_v4()]);
     let own = session.own_one("x");
-    refused(&mut session, "TQ003", "nobody", "SELECT taskq.return_task('nobody', $1)", &[&own.token]);
-    refused(&mut session, "TQ003", "nobody", "SELECT taskq.report_status('nobody', $1)", &[&own.token]);
+    refused(&mut session, "TQ003", "absent", "SELECT taskq.return_task('absent', $1)", &[&own.token]);
+    refused(&mut session, "TQ003", "absent", "SELECT taskq.report_status('absent', $1)", &[&own.token]);
 }

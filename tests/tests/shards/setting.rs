@@ -1,4 +1,4 @@
-//! Setting the number: when, in which range, against whom, and what goes on with it.
+//! Setting the number: when, in which range, against which transactions, and what goes on with it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -119,7 +119,8 @@ fn it_goes_with_its_transaction() {
     assert_eq!(shard_of(&mut other, token), Some(0));
 }
 
-/// Who has taken numbers is waited for, and whoever wants some waits: there are never tasks of two shards.
+/// A transaction that has taken numbers is waited for, and one that wants some waits: there are never tasks of two
+/// shards.
 #[test]
 fn an_insertion_at_the_same_time_comes_before_or_after() {
     let db = Db::new();

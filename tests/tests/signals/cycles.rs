@@ -29,7 +29,7 @@ fn both_cannot_pass(db: &Db, isolation: &str, first_call: &str, second_call: &'s
         assert!(["TQ004", "40001", "40P01"].contains(&sqlstate(&error)), "{error:?}");
     }
     drop(second);
-    // Whoever was not refused can be done to the end.
+    // The task of a call that was not refused can be done to the end.
     let mut done = 0;
     while let Some(grant) = watcher.own("w", 1, &["x"]).unwrap().pop() {
         watcher.complete(&grant);

@@ -76,8 +76,8 @@ fn an_unknown_id_is_ignored_on_request() {
     let db = Db::new();
     let mut session = db.connect();
     two_tasks(&mut session);
-    let query = "SELECT taskq.add_dependencies('[{\"after\": \"nobody\", \"run\": \"run\"}, \
-                 {\"after\": \"after\", \"run\": \"no one\"}, {\"after\": \"after\", \"run\": \"run\"}]'::jsonb, \
+    let query = "SELECT taskq.add_dependencies('[{\"after\": \"absent\", \"run\": \"run\"}, \
+                 {\"after\": \"after\", \"run\": \"none\"}, {\"after\": \"after\", \"run\": \"run\"}]'::jsonb, \
                  if_missing => 'ignore')";
     assert_eq!(session.one::<i64>(query), 1);
     assert_eq!(session.task("run").unwrap().total_dependencies, 1);
@@ -237,8 +237,8 @@ fn an_insert_with_edges_races_with_the_return_as_well() {
     }
 }
 
-/// A task is inserted after one that somebody is just granting or extending. Neither minds the other; but then both versions
-/// of the row have to be held, or the return finds the newer one free, and no edge.
+/// A task is inserted after one that another session is just granting or extending. Neither minds the other; but then
+/// both versions of the row have to be held, or the return finds the newer one free, and no edge.
 #[test]
 fn an_edge_to_a_task_that_is_just_being_granted_holds_off_its_return() {
     let db = Db::new();

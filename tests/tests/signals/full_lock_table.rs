@@ -7,7 +7,7 @@ use taskq_tests::{Cluster, sqlstate, until};
 
 #[test]
 fn a_commit_without_room_for_its_signs_takes_no_longer() {
-    // Want of room is no sign of somebody else who commits: to wait for him is in vain.
+    // Want of room is no sign of another transaction that commits: to wait for one is of no use.
     let cluster = Cluster::start(
         env!("CARGO_TARGET_TMPDIR"),
         "signals-full-lock-table",
@@ -35,6 +35,6 @@ fn a_commit_without_room_for_its_signs_takes_no_longer() {
         assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     }
     hog.run("SELECT pg_advisory_unlock_all()");
-    until("somebody counts the rest", || one.own("w", 1, &["y"]).unwrap().pop());
+    until("the rest is counted", || one.own("w", 1, &["y"]).unwrap().pop());
     assert_eq!(one.broken(), Vec::<String>::new());
 }

@@ -7,8 +7,8 @@
 use serde_json::json;
 use taskq_tests::{Db, Session, sqlstate};
 
-/// `c` waits for `p`, which somebody performs, and `m` is a milestone after it. The transaction of `holder` has both locked when
-/// `p` ends.
+/// `c` waits for `p`, which a worker performs, and `m` is a milestone after it. The transaction of `holder` has both
+/// locked when `p` ends.
 fn ended_meanwhile(db: &Db, code: &str) -> Session {
     let (mut holder, mut worker) = (db.connect(), db.connect());
     worker
@@ -53,7 +53,7 @@ fn what_is_free_can_be_completed_by_hand() {
     assert_eq!(holder.state("c"), "completed");
 }
 
-/// Who waits for a milestone that has been reached is free, whatever becomes of the milestone afterwards.
+/// A task that waits for a milestone that has been reached is free, whatever becomes of the milestone afterwards.
 #[test]
 fn a_milestone_that_was_reached_is_not_replaced_as_one_that_was_not() {
     let db = Db::new();

@@ -1,5 +1,5 @@
-//! Signals between transactions: no dependency is counted twice or lost, whoever commits first; nobody deadlocks;
-//! nothing survives a rollback.
+//! Signals between transactions: no dependency is counted twice or lost, whichever commits first; no deadlocks; nothing
+//! survives a rollback.
 
 mod cycles;
 mod edges;

@@ -1,7 +1,7 @@
 //! What a rollback leaves uncounted, of a task that no worker ever owns.
 //!
-//! Why: a call that sleeps undoes what it has no use for, and a spontaneous task is of nobody's action. On wrong code a
-//! milestone stays blocked although all it waits for has come, as long as all workers wait in `own_tasks`.
+//! Why: a call that sleeps undoes what it has no use for, and a spontaneous task is of no worker's action. On wrong
+//! code a milestone stays blocked although all it waits for has come, as long as all workers wait in `own_tasks`.
 
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ fn a_call_that_has_waited_counts_it_when_it_ends() {
     }
 }
 
-/// The rollback wakes one sleeper, and it need not be one who has a use for what he counts.
+/// The rollback wakes one sleeper, and it need not be one that has a use for what it counts.
 #[test]
 fn a_worker_among_those_of_other_pools_gets_it() {
     let db = Db::new();

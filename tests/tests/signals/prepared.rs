@@ -135,8 +135,8 @@ fn a_signal_of_an_earlier_life_is_not_counted_in_the_next() {
     }
 }
 
-/// `COMMIT PREPARED` sends nobody to count. Whoever comes next for one of the tasks gets it, also where it is behind those of
-/// many others.
+/// `COMMIT PREPARED` wakes no session to count. The next worker that asks for one of the tasks gets it, also where it
+/// is behind those of many others.
 #[test]
 fn what_a_prepared_transaction_leaves_to_be_counted_is_not_hidden_by_other_actions() {
     const MANY: usize = 1_500;

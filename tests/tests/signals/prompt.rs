@@ -1,8 +1,8 @@
 //! The last parents of a child are returned by calls that overlap to the very ends of their commits. When all have come
-//! back the child is free, and nobody calls any more.
+//! back the child is free, without another call.
 //!
 //! A queue in which each of two commits takes the other for the one that will count leaves most of these children
-//! behind, until somebody happens to call. Nothing in here calls for work, or `maintain`, before it looks.
+//! behind, until the next call. Nothing in here calls for work, or `maintain`, before it looks.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use taskq_tests::{Background, Db, Grant, Session, sqlstate};
 
-/// Children that are blocked, spontaneous ones that have not completed, and signals that nobody has counted.
+/// Children that are blocked, spontaneous ones that have not completed, and signals that are not counted.
 fn left_behind(session: &mut Session) -> (i64, i64, i64) {
     let row = session
         .query_one(
@@ -60,7 +60,7 @@ fn fan_ins(rounds: usize, parents: usize) -> Value {
     Value::Array(tasks)
 }
 
-/// Grants by round, for each of those who return.
+/// Grants by round, for each worker that returns.
 fn own_all(session: &mut Session, rounds: usize, parents: usize) -> Vec<Vec<Grant>> {
     (0..parents).map(|who| session.own("w", rounds as i32, &[&format!("p{who}")]).unwrap()).collect()
 }
@@ -83,7 +83,7 @@ fn return_at_once(rounds: usize, parents: usize, settings: &str) {
                 Ok(_) => break,
                 // As it may at these levels, and changes nothing.
                 Err(error) if sqlstate(&error) == "40001" => {}
-                // On a busy machine whoever extends a table may be put aside with its lock for as long.
+                // On a busy machine a session that extends a table may be put aside with its lock for as long.
                 Err(error) if sqlstate(&error) == "55P03" => {
                     times.fetch_add(1, Ordering::Relaxed);
                 }

@@ -1,9 +1,8 @@
-//! The last parent of a child is returned while somebody else has the counter. The signal is left to him, who has yet to look.
-//! He rolls back, and wakes somebody to look; but the return is still in its commit, so there is nothing to be seen. When
-//! that is over nobody has counted, and nobody calls any more.
+//! The last parent of a child is returned while another transaction has the counter. The signal is left to that holder,
+//! which has yet to look. The holder rolls back, and wakes a session to look; but the return is still in its commit, so
+//! there is nothing to be seen. When that is over the signal is not counted, and there are no other calls.
 //!
-//! A queue that relies on the rollback alone leaves the child to whoever happens to look next: a sleeper by his own pace,
-//! or nobody.
+//! A queue that relies on the rollback alone leaves the child to the next look: of a sleeper at its own pace, or none.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +11,8 @@ use taskq_tests::{Cluster, until};
 
 #[test]
 fn a_signal_that_is_committed_after_the_rollback_it_was_left_to_is_counted() {
-    // A commit that waits for a standby which does not exist is stopped before anybody sees it.
-    let settings = ["synchronous_standby_names=nobody", "synchronous_commit=local"];
+    // A commit that waits for a standby which does not exist is stopped before any session sees it.
+    let settings = ["synchronous_standby_names=absent", "synchronous_commit=local"];
     let cluster = Cluster::start(env!("CARGO_TARGET_TMPDIR"), "signals-rolled-back-holder", &settings);
     let (mut session, mut holder) = (cluster.connect(), cluster.connect());
     session
@@ -39,9 +38,9 @@ fn a_signal_that_is_committed_after_the_rollback_it_was_left_to_is_counted() {
     until("the return is in its commit", || {
         (session.one::<Option<bool>>(&commits) == Some(true)).then_some(())
     });
-    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.signal"), 0, "nobody sees it");
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.signal"), 0, "no session sees it");
     holder.run("ROLLBACK");
-    // Whom that has woken looks, and sleeps again.
+    // The session that this has woken looks, and sleeps again.
     std::thread::sleep(Duration::from_millis(500));
     session.until_asleep(worker.pid());
     session.run(&format!("SELECT pg_cancel_backend({})", returner.pid()));

@@ -75,7 +75,7 @@ fn batches_in_opposite_orders_never_deadlock() {
 
 #[test]
 fn transactions_that_return_in_opposite_orders_do_not_deadlock() {
-    // Nobody waits for a hot child: the order in which a caller's transaction settles its tasks is the caller's own.
+    // No return waits for a hot child: the order in which a caller's transaction settles its tasks is the caller's own.
     let db = Db::new();
     let (mut first, mut second, mut watcher) = (db.connect(), db.connect(), db.connect());
     let tasks = json!([

@@ -49,7 +49,7 @@ fn a_return_gets_through_a_stream_of_insertions_below_its_task() {
 }
 
 #[test]
-fn an_insertion_does_not_give_way_to_who_waits_for_itself() {
+fn an_insertion_does_not_give_way_to_a_return_that_waits_for_it() {
     // Its transaction holds the parent already: the return waits for that, and to wait for the return would be in vain.
     let db = Db::new();
     let (mut producer, mut watcher) = (db.connect(), db.connect());

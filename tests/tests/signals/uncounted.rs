@@ -1,13 +1,13 @@
-//! Signals that nobody has counted: those of a prepared transaction, those behind the ones that an open transaction holds up.
-//! Whoever calls next counts them, and what they free goes before what was there, if it is more urgent.
+//! Signals that are not counted yet: those of a prepared transaction, those behind the ones that an open transaction
+//! holds up. The next call counts them, and what they free goes before what was there, if it is more urgent.
 //!
-//! A queue that looks at the first of them only, or leaves them to calls outside of transaction blocks, has tasks that wait
-//! for nothing and nobody.
+//! A queue that looks at the first of them only, or leaves them to calls outside of transaction blocks, has tasks that
+//! wait for nothing.
 
 use serde_json::{Value, json};
 use taskq_tests::{Db, Session};
 
-/// A signal of a parent that nobody has counted, as a prepared transaction leaves it at its commit.
+/// A signal of a parent that is not counted, as a prepared transaction leaves it at its commit.
 fn leave_uncounted(session: &mut Session, child: &str) {
     session.run(&format!(
         "UPDATE taskq.blocked SET remaining = remaining + 1 \
@@ -16,7 +16,7 @@ fn leave_uncounted(session: &mut Session, child: &str) {
     ));
 }
 
-/// A child whose first parent has settled and whose second one's signal nobody has counted.
+/// A child whose first parent has settled and whose second one's signal is not counted.
 fn stranded(session: &mut Session, child: &str, priority: i32) {
     let (p, q) = (format!("p of {child}"), format!("q of {child}"));
     session

@@ -1,7 +1,9 @@
-//! Signals that were left to a transaction which had the counter, and whose hold on it was undone: by a rollback, of all or to a
-//! savepoint, or by an error. It cannot count any more, or does not have to look; so it wakes somebody who looks.
+//! Signals that were left to a transaction which had the counter, and whose hold on it was undone: by a rollback, of
+//! all or to a savepoint, or by an error. It cannot count any more, or does not have to look; so it wakes a session
+//! that looks.
 //!
-//! A queue that forgets one of the ways to have a counter leaves the child to a sleeper's own pace, or to nobody.
+//! A queue that forgets one of the ways to have a counter leaves the child to a sleeper's own pace, or to no call at
+//! all.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +33,7 @@ impl Family {
         Family { db, session, parents }
     }
 
-    /// Somebody who waits for the heir; by himself he looks again in half a minute.
+    /// A call that waits for the heir; by itself it looks again in half a minute.
     fn sleeper(&mut self) -> Background<Vec<Grant>> {
         let mut worker = self.db.connect();
         worker.run("SET taskq.shortest_sleep = '30s'");
@@ -40,7 +42,7 @@ impl Family {
         worker
     }
 
-    /// A parent aborts; its signal is left to whoever has the counter.
+    /// A parent aborts; its signal is left to the holder of the counter.
     fn leave_signal(&mut self) {
         return_aborted(&mut self.session, &self.parents[0]);
         assert_eq!(self.session.one::<i64>("SELECT count(*) FROM taskq.signal"), 1);
@@ -77,7 +79,7 @@ fn a_counter_that_was_locked_and_is_rolled_back() {
     assert_prompt(sleeper, &mut family.session, start);
 }
 
-/// The first lost dependency removes the counter: nobody has to look once that is committed. But it is not.
+/// The first lost dependency removes the counter: no session has to look once that is committed. But it is not.
 #[test]
 fn a_counter_that_was_removed_and_is_rolled_back() {
     let mut family = Family::new();

@@ -29,7 +29,7 @@ fn what_was_fetched_with_one_call_is_extended_and_returned_with_one() {
     let late: i64 = session.one(&format!(
         "SELECT count(*) FILTER (WHERE owned) FROM taskq.extend_tasks_ownership('w', {arrays}, '1 hour')"
     ));
-    assert_eq!(late, i64::from(TASKS), "nobody else has them");
+    assert_eq!(late, i64::from(TASKS), "no other worker has them");
     let returned: i64 = session
         .one(&format!("SELECT count(*) FILTER (WHERE status_code = 'completed' AND sqlstate IS NULL) FROM taskq.return_tasks({arrays})"));
     assert_eq!(returned, i64::from(TASKS));

@@ -42,7 +42,7 @@ const REPORTS: [&str; 26] = [
     "(SELECT count(*) FROM taskq.dependencies)",
     "(SELECT count(*) FROM taskq.tasks)",
     "(SELECT count(*) FROM taskq.tasks WHERE state = 'scheduled')",
-    "taskq.retry_tasks(NULL, status_like => 'nobody wrote this')",
+    "taskq.retry_tasks(NULL, status_like => 'never written')",
 ];
 
 /// What is about a few tasks.
@@ -58,7 +58,7 @@ const LOOK_UPS: [&str; 12] = [
     "SELECT * FROM taskq.dead_ends WHERE task_id = 'lost 57'",
     "SELECT * FROM taskq.dead_ends ORDER BY settled_at DESC LIMIT 20",
     "SELECT * FROM taskq.groups WHERE group_id = 'g60'",
-    "SELECT * FROM taskq.unique_keys WHERE action = 'x1' AND key = 'nobody''s'",
+    "SELECT * FROM taskq.unique_keys WHERE action = 'x1' AND key = 'absent''s'",
 ];
 
 /// The same by joins of the user's own, which go by the statistics.
@@ -121,8 +121,8 @@ fn fill(session: &mut Session) {
     session.own("w", 100_000, &["held"]).unwrap();
     session.own("w", 100_000, &["keyed"]).unwrap();
     session.run("SELECT taskq.cancel_tasks(array_agg(id)) FROM taskq.tasks WHERE action = 'lost'");
-    // Nothing of this is in anybody's way, but what is asked may be.
-    session.run("SELECT taskq.delay_workgroup('nobody''s', '1 hour')");
+    // Nothing of this is in a call's way, but what is asked may be.
+    session.run("SELECT taskq.delay_workgroup('absent''s', '1 hour')");
 }
 
 /// How many pages a query reads; none if it takes too long.

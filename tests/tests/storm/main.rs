@@ -1,5 +1,5 @@
-//! Everybody does everything at once: several connections insert, replace, link, own, return, cancel and delete on a few
-//! ids, so that nearly every call meets another one on the same rows.
+//! All calls at once: several connections insert, replace, link, own, return, cancel and delete on a few ids, so that
+//! nearly every call meets another one on the same rows.
 //!
 //! Single calls never meet in a deadlock. Transactions of several calls may: PostgreSQL ends one with 40P01, and the
 //! caller answers by another try. A call must not fail for any other reason that the contract does not name. In the end `taskq.check()` must find nothing, and whatever

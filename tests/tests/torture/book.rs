@@ -71,7 +71,7 @@ pub enum Deed {
     Cancel {
         task: String,
     },
-    /// Somebody was told that it has ended so.
+    /// A client was told that it has ended so.
     Seen {
         task: String,
         code: String,

@@ -137,7 +137,7 @@ impl Client {
         Outcome { fate, state: call.state, value: answer.ok() }
     }
 
-    /// Goes away without a word to anybody.
+    /// Goes away without a word to the server.
     pub fn vanish(&mut self) {
         self.connection = None;
     }
@@ -204,7 +204,7 @@ fn judge(error: &Error, keeps: bool) -> (Fate, String) {
     }
 }
 
-/// Opens a connection, as soon as the server lets anybody in.
+/// Opens a connection, as soon as the server accepts one.
 pub fn connect(run: &Run, name: &str, settings: &str) -> postgres::Client {
     let mut config = run.config.clone();
     config.dbname("postgres").application_name(&format!("torture {name}")).options(&format!(

@@ -10,7 +10,7 @@ use crate::client::{Client, Tx};
 use crate::families::{self, Family};
 use crate::run::Run;
 
-/// So many open tasks are enough work for anybody.
+/// So many open tasks are enough work for all workers.
 const BACKLOG: i64 = 30_000;
 
 pub fn work(run: &Arc<Run>, number: u64) {
@@ -30,10 +30,10 @@ fn insert(client: &mut Client) {
     let (number, tasks) = family;
     let deeds = inserts(&tasks.tasks);
     let how = client.random.below(10);
-    // Only those who make several calls in a transaction may meet another one in a deadlock: the books tell which.
+    // Only clients that make several calls in a transaction may meet another one in a deadlock: the books tell which.
     let kind = if in_parts(&tasks, how) { "insert in parts" } else { "insert" };
     let mut outcome = client.call(kind, deeds.clone(), |tx, _| put(tx, &tasks, how));
-    // Who does not know asks again: an id that is there by now is refused.
+    // A producer that does not know asks again: an id that is there by now is refused.
     while outcome.fate == Fate::Lost || outcome.fate == Fate::Refused && outcome.state != "TQ002" {
         if client.run.is_calm() || client.random.chance(30) {
             return;

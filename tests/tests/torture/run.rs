@@ -11,7 +11,7 @@ use postgres::Config;
 use taskq_tests::random::Random;
 use uuid::Uuid;
 
-/// A grant whose holder has died; somebody comes back with it later.
+/// A grant whose holder has died; another worker comes back with it later.
 pub struct Late {
     pub task: String,
     pub token: Uuid,
@@ -41,7 +41,7 @@ pub struct Run {
     faults: Mutex<BTreeMap<String, u64>>,
     /// The largest memory of a session, and the most one has grown by after its first calls, in bytes.
     pub memory: Mutex<(i64, i64)>,
-    /// What somebody saw that may never be.
+    /// What a client saw that may never be.
     pub seen: Mutex<Vec<String>>,
 }
 

@@ -1,4 +1,4 @@
-//! Whoever cancels, replaces, retries, resets, deletes, links and pauses, in the midst of it all.
+//! Cancels, replaces, retries, resets, deletes, links and pauses, in the midst of it all.
 
 use std::sync::Arc;
 use std::thread;

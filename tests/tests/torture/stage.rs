@@ -82,7 +82,7 @@ impl Stage {
             cast(Box::new(|| watchers::count(run)));
             cast(Box::new(|| upheaval::rebuild(run)));
             cast(Box::new(|| upheaval::change(run)));
-            // Nobody may wait for ever for one that has failed.
+            // No client may wait for ever for one that has failed.
             scope.spawn(|| tell(run));
             torment::torment(run, &self.cluster);
             run.calm.store(true, Ordering::Relaxed);

@@ -57,9 +57,9 @@ fn next_crash(run: &Run, random: &mut Random) -> Instant {
     Instant::now() + Duration::from_millis(every / 3 + random.below(every * 4 / 3))
 }
 
-/// Cancels or terminates somebody, preferably at work.
+/// Cancels or terminates a session or a background process, preferably at work.
 fn strike(run: &Run, client: &mut postgres::Client, random: &mut Random) -> Result<(), Error> {
-    const SOMEBODY: &str = "FROM (SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+    const PROCESS: &str = "FROM (SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
           AND (application_name ~ '^torture (worker|producer|saboteur|waiter|holder|reader|upheaval)' OR backend_type ~ '^taskq|^autovacuum worker') \
         ORDER BY state IS DISTINCT FROM 'active', random() LIMIT 1) AS s";
     let (kind, function) = if random.chance(62) {
@@ -67,7 +67,7 @@ fn strike(run: &Run, client: &mut postgres::Client, random: &mut Random) -> Resu
     } else {
         ("backends terminated (pg_terminate_backend)", "pg_terminate_backend")
     };
-    for row in client.query(&format!("SELECT {function}(pid) {SOMEBODY}"), &[])? {
+    for row in client.query(&format!("SELECT {function}(pid) {PROCESS}"), &[])? {
         if row.get::<_, bool>(0) {
             run.fault(kind);
         }

@@ -13,7 +13,7 @@ use crate::client::{Client, connect};
 use crate::families::{GROUPS, PER_GROUP, RATE, WORKGROUPS};
 use crate::run::Run;
 
-/// Larger tables are not rewritten: everybody would wait too long.
+/// Larger tables are not rewritten: all clients would wait too long.
 const REWRITABLE: i64 = 48 << 20;
 
 /// What the busiest tables leave is swept up often: each crash makes autovacuum forget how much there is, so that with crashes
@@ -91,7 +91,7 @@ fn table(client: &mut postgres::Client, statement: &str) -> Result<String, Error
     Ok(client.query_one(query, &[&statement, &REWRITABLE])?.get(0))
 }
 
-/// Removes what a REINDEX CONCURRENTLY that was interrupted has left, without getting into anybody's way.
+/// Removes what a REINDEX CONCURRENTLY that was interrupted has left, without getting into a client's way.
 fn drop_halves(client: &mut postgres::Client) -> Result<(), Error> {
     let halves = client.query(
         "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class AS c ON c.oid = indexrelid \
@@ -207,5 +207,5 @@ pub fn let_go(client: &mut Client) {
             return;
         }
     }
-    panic!("nobody can end the pauses: {statements}");
+    panic!("the pauses cannot be ended: {statements}");
 }

@@ -1,4 +1,5 @@
-//! Who is in the way, or looks: an open insertion that holds locks, a reader with an old snapshot, and one that counts.
+//! What is in the way, or looks: an open insertion that holds locks, a reader with an old snapshot, and one that
+//! counts.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,12 +13,13 @@ use crate::client::{Client, connect};
 use crate::producer;
 use crate::run::Run;
 
-/// Holds tasks by an insertion that stays open, so that whoever returns or cancels them waits, and runs out of patience.
+/// Holds tasks by an insertion that stays open, so that a call that returns or cancels them waits, and runs out of
+/// patience.
 pub fn hold_locks(run: &Arc<Run>) {
     let mut client = Client::new(run, "holder", 400);
     while !run.is_calm() {
         let after: Vec<String> = (0..3).filter_map(|_| run.some_recent(&mut client.random)).collect();
-        // Nobody runs after these: what of the family is cut off nobody knows.
+        // No task runs after these: what of the family is cut off is unknown.
         let (_, mut family) = producer::next(&mut client);
         family.tasks.truncate(20);
         family.alike = false;

@@ -129,7 +129,7 @@ impl Worker {
         }
     }
 
-    /// The worker is gone; somebody else comes with its tokens, later.
+    /// The worker is gone; another one comes with its tokens, later.
     fn die(&mut self, held: Vec<Held>) {
         self.client.run.fault("clients that died between own and return");
         for held in held.into_iter().take(20) {
@@ -245,7 +245,7 @@ impl Worker {
 
     /// A return and an insertion in one transaction, which may come to nothing: both or neither.
     fn give_with_new_tasks(&mut self, held: Vec<Held>) {
-        let (one, others) = held.split_first().expect("somebody holds something");
+        let (one, others) = held.split_first().expect("the worker holds something");
         let number = self.client.run.families.fetch_add(1, Ordering::Relaxed);
         let family = families::small(number, &mut self.client.random);
         let mut deeds = vec![intention(&one.task, one.token, "completed")];

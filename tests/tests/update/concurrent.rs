@@ -61,7 +61,8 @@ fn claims_pass_over_an_open_update_and_have_the_task_after_it() {
     assert_eq!((grant.task_id.as_str(), grant.body.as_deref()), ("a", Some("new")));
 }
 
-/// A place is kept by another row: whoever moved its marks while the update was open must not have moved them past it.
+/// A place is kept by another row: a claim that moved its marks while the update was open must not have moved them past
+/// it.
 #[test]
 fn marks_do_not_pass_what_keeps_its_place() {
     let db = Db::new();
@@ -82,7 +83,7 @@ fn marks_do_not_pass_what_keeps_its_place() {
 }
 
 #[test]
-fn who_waits_wakes_for_what_is_run_now() {
+fn an_update_that_makes_a_task_ready_wakes_a_waiting_call() {
     let db = Db::new();
     let (mut session, sleeper) = (db.connect(), db.connect());
     session
@@ -103,7 +104,7 @@ fn who_waits_wakes_for_what_is_run_now() {
 
 /// It looked while the row was locked, found nothing, and sleeps: the end of the update has to wake it.
 #[test]
-fn who_fell_asleep_beside_an_open_update_wakes_at_its_end() {
+fn a_call_that_fell_asleep_beside_an_open_update_wakes_at_its_end() {
     let db = Db::new();
     for end in ["COMMIT", "ROLLBACK"] {
         let (mut open, sleeper) = (db.connect(), db.connect());
@@ -181,7 +182,7 @@ fn a_signal_that_meets_an_open_update_is_not_lost() {
 /// Workers claim all the while others change body and priority. What a worker is given must be what the last update
 /// committed before the grant has set: an update that succeeded is never performed as it was before.
 #[test]
-fn nobody_performs_what_was_there_before_an_update() {
+fn no_worker_performs_what_was_there_before_an_update() {
     let db = Db::new();
     let over = Arc::new(AtomicBool::new(false));
     let mut session = db.connect();
@@ -196,7 +197,7 @@ fn nobody_performs_what_was_there_before_an_update() {
                 let mut stale = 0;
                 while !over.load(Ordering::Relaxed) {
                     for grant in session.own("w", 2, &["x"]).unwrap() {
-                        // Nobody changes it while it is ours: what is stored is what the last update has set.
+                        // No other session changes it while it is ours: what is stored is what the last update has set.
                         let stored: String = session
                             .one(&format!("SELECT body FROM taskq.tasks WHERE id = '{}'", grant.task_id));
                         stale += i32::from(Some(stored) != grant.body);

@@ -60,7 +60,7 @@ fn filters_find_what_has_yet_to_begin() {
         ("groups => '{g,h}', actions => '{y}'", vec!["blocked", "later", "other"]),
         ("actions => '{x}'", vec!["none", "ready"]),
         ("NULL, groups => '{g}', if_started => 'skip'", vec!["blocked", "later", "ready"]),
-        ("groups => '{nobody}'", vec![]),
+        ("groups => '{absent}'", vec![]),
         ("groups => '{}'", vec![]),
         ("actions => '{NULL}'", vec![]),
         ("'{ready,other,none}', groups => '{g}'", vec!["ready"]),
@@ -83,7 +83,7 @@ fn filters_find_what_has_yet_to_begin() {
     assert_eq!(session.broken(), [""; 0]);
 }
 
-/// A worker whose return is open for long keeps nobody from the rest of the graph.
+/// A worker whose return is open for long keeps no call from the rest of the graph.
 #[test]
 fn what_is_in_progress_is_not_waited_for() {
     let db = Db::new();

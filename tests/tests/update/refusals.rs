@@ -43,9 +43,9 @@ fn a_task_whose_deadline_has_passed_is_still_its_actors() {
     session.complete(&grant);
 }
 
-/// Nobody may ever return it: only a call of own_tasks for its action ends the try. On wrong code one is told to wait.
+/// It may never be returned: only a call of own_tasks for its action ends the try. On wrong code the hint is to wait.
 #[test]
-fn nobody_is_told_to_wait_for_a_task_whose_deadline_has_passed() {
+fn no_hint_says_to_wait_for_a_task_whose_deadline_has_passed() {
     let db = Db::new();
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));

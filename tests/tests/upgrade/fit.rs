@@ -1,9 +1,9 @@
 //! A library and a schema that are not for each other.
 //!
-//! Files are replaced, sessions keep the library that they have loaded, and the schema changes when somebody says so: in
-//! between either may be the older one. Nothing is done then, and the error says what to do; as soon as they fit, the same
-//! sessions go on. The number of the schema is in the name of a type; here it is renamed, as an update does that changes
-//! what the library relies on.
+//! Files are replaced, sessions keep the library that they have loaded, and the schema changes when an administrator
+//! updates it: in between either may be the older one. Nothing is done then, and the error says what to do; as soon as
+//! they fit, the same sessions go on. The number of the schema is in the name of a type; here it is renamed, as an
+//! update does that changes what the library relies on.
 
 use taskq_tests::{Background, Db, Progress, Session, sqlstate, state_of_all, until};
 
@@ -137,7 +137,7 @@ fn a_change_that_is_rolled_back_leaves_the_session_at_work() {
     drop(db);
 }
 
-/// Whoever sleeps finds out at the latest when he is woken, and has done nothing by then.
+/// A call that sleeps finds out at the latest when it is woken, and has done nothing by then.
 #[test]
 fn sleepers_are_refused_when_they_wake() {
     let (db, mut session, _) = begun();

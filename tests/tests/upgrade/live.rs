@@ -1,4 +1,4 @@
-//! An update while everybody is at work.
+//! An update while all clients are at work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -60,7 +60,7 @@ fn tasks_in_every_state_and_tokens_survive() {
     ));
 }
 
-/// What workers and those who insert have done.
+/// What workers and producers have done.
 #[derive(Default)]
 struct Work {
     stop: AtomicBool,
@@ -137,7 +137,7 @@ fn workers_and_sleepers_go_on() {
     progress(before);
     eprintln!("the update took {tried} attempts; {before} tasks were done by then");
 
-    // Who slept through it is woken by sessions that did, and by such that did not.
+    // A call that slept through it is woken by sessions that did, and by such that did not.
     db.connect().complete(&held);
     assert_eq!(waiter.join().1.expect("it is woken").status_code, "completed");
     session.run("SELECT taskq.insert_task('l', 'later'), taskq.insert_task('m', 'much later')");

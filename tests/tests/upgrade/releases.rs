@@ -87,8 +87,8 @@ struct Called {
     signature: String,
 }
 
-/// The library reads as many arguments, of the types, as the function had for which its symbol was made. A function that
-/// takes others has another symbol, and the old one stays for whoever has not updated yet.
+/// The library reads as many arguments, of the types, as the function had for which its symbol was made. A function
+/// that takes others has another symbol, and the old one stays for databases that are not updated yet.
 #[test]
 fn a_symbol_of_the_library_keeps_its_signature() {
     let mut symbols: BTreeMap<String, Called> = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! The procedures that wait are given their arguments as Postgres resolved the call, and give back a row of the type that
-//! is declared. Whoever may create C functions can declare them as something else: the call is refused then, and the
-//! server stays up.
+//! The procedures that wait are given their arguments as Postgres resolved the call, and give back a row of the type
+//! that is declared. A role that may create C functions can declare them as something else: the call is refused then,
+//! and the server stays up.
 
 use taskq_tests::{Db, sqlstate};
 

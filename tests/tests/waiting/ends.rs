@@ -65,7 +65,7 @@ fn a_client_that_vanished_gets_no_task() {
         client.wait().unwrap();
         session.run("SELECT taskq.insert_task(NULL, 'x')");
         until_gone(&mut watcher, pid);
-        assert_eq!(session.own_one("x").num_tries, 1, "{}: nobody had it before", way.name);
+        assert_eq!(session.own_one("x").num_tries, 1, "{}: no worker had it before", way.name);
     }
 }
 

@@ -1,6 +1,6 @@
-//! The last parents of a task are returned at the same moment, by two who call nothing else. Whoever sleeps for what
-//! comes of it is woken: for work in both ways, for one task, for several. Where each of the two commits leaves the
-//! counting to the other, they sleep until their slow looks.
+//! The last parents of a task are returned at the same moment, by two sessions that call nothing else. A call that
+//! sleeps for what comes of it is woken: for work in both ways, for one task, for several. Where each of the two
+//! commits leaves the counting to the other, they sleep until their slow looks.
 
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use taskq_tests::{Background, Db};
 
 #[test]
-fn all_who_wait_are_woken_by_the_last_of_two_returns() {
+fn the_last_of_two_returns_wakes_all_waiting_calls() {
     let db = Db::new();
     let mut session = db.connect();
     const ROUNDS: usize = 15;

@@ -12,7 +12,7 @@ fn one_task(db: &Db) -> Session {
     session
 }
 
-/// Someone who waits for task a; asleep when this returns.
+/// A call that waits for task a; asleep when this returns.
 fn sleeper(db: &Db, watcher: &mut Session) -> Background<Result<Option<Settled>, postgres::Error>> {
     let call = db.connect().background(|session| session.wait("a", "60 seconds"));
     watcher.until_asleep(call.pid());
@@ -88,7 +88,7 @@ fn many_may_wait_for_the_same_task() {
 }
 
 #[test]
-fn a_settling_that_rolls_back_wakes_nobody_for_good() {
+fn a_return_that_rolls_back_ends_no_waiting_call() {
     let db = Db::new();
     let (mut session, mut watcher) = (one_task(&db), db.connect());
     let call = sleeper(&db, &mut watcher);
@@ -118,12 +118,12 @@ fn bad_arguments_are_refused() {
     refused(&mut session, "22004", "", "SELECT * FROM taskq.wait_for_task('a', NULL)", &[]);
     refused(&mut session, "22004", "", "SELECT * FROM taskq.wait_for_task(NULL, '1 second')", &[]);
     refused(&mut session, "22023", "", "SELECT * FROM taskq.wait_for_task('a', '-0.001 seconds')", &[]);
-    refused(&mut session, "TQ003", "nobody", "SELECT * FROM taskq.wait_for_task('nobody', '1 second')", &[]);
+    refused(&mut session, "TQ003", "absent", "SELECT * FROM taskq.wait_for_task('absent', '1 second')", &[]);
 }
 
 #[test]
 fn an_unsettled_dead_try_is_noticed_by_the_waiter_or_by_the_next_own() {
-    // Nobody may wait in vain for a task whose last worker died, once anybody has looked for work.
+    // No call may wait for ever for a task whose last worker died, once a worker has looked for tasks.
     let db = Db::new();
     let mut session = db.connect();
     session

@@ -16,7 +16,7 @@ fn no_lock_stays_after_thousands_of_waits_that_end_in_every_way() {
         "CALL taskq.wait_for_tasks('{a}', '1 millisecond', NULL)",
         "SELECT FROM taskq.own_tasks('w', 1, '{x}', wait => '1 minute')",
         "CALL taskq.wait_for_work('{x}', '1 minute', NULL)",
-        "SELECT FROM taskq.wait_for_task('nobody', '1 minute')",
+        "SELECT FROM taskq.wait_for_task('absent', '1 minute')",
     ];
     let (mut worked, mut failed) = (0, 0);
     for n in 0..4000 {

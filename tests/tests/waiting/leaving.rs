@@ -1,5 +1,5 @@
-//! Whoever leaves passes on what the others relied on: what a rollback gives back, wake-ups that it has no use for, and
-//! what it alone knew to be due.
+//! A call that leaves passes on what the others relied on: what a rollback gives back, wake-ups that it has no use for,
+//! and what it alone knew to be due.
 
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,7 @@ fn wait_for_work_sleeps_while_others_hold_all_there_is() {
     assert!(!ready(&mut session, "0.5 seconds"));
     assert!(start.elapsed() >= Duration::from_millis(490), "it ended after {:?}", start.elapsed());
     session.run("SELECT taskq.insert_task('one more', 'x')");
-    assert!(ready(&mut session, "1 minute"), "there is one that nobody holds");
+    assert!(ready(&mut session, "1 minute"), "there is one that no worker holds");
     holder.run("COMMIT");
 }
 
@@ -88,9 +88,9 @@ fn wait_for_work_looks_after_what_is_due_in_other_actions() {
     assert!(caller.join().1);
 }
 
-/// The one that was woken to learn of the time leaves, and another one has to look in time.
+/// The call that was woken to learn of the time leaves, and another one has to look in time.
 #[test]
-fn a_due_time_is_not_forgotten_when_the_one_who_knows_it_leaves() {
+fn a_due_time_is_not_forgotten_when_the_call_that_knows_it_leaves() {
     for leave in ["takes a task", "is cancelled"] {
         let db = Db::new();
         let (mut session, mut watcher) = (db.connect(), db.connect());
@@ -110,12 +110,12 @@ fn a_due_time_is_not_forgotten_when_the_one_who_knows_it_leaves() {
             session.run("SELECT taskq.insert_task('2', 'x')");
         }
         let took = left.into_iter().map(|w| w.join().1.expect("each gets a task") - start).max().unwrap();
-        assert!(took < PROMPT, "who knew {leave}; the next one looked after {took:?}");
+        assert!(took < PROMPT, "the call that knew {leave}; the next one looked after {took:?}");
     }
 }
 
 #[test]
-fn a_deadline_is_not_forgotten_when_those_who_know_it_leave() {
+fn a_deadline_is_not_forgotten_when_the_calls_that_know_it_leave() {
     let db = Db::new();
     let (mut session, mut watcher) = (db.connect(), db.connect());
     let mut workers: Vec<_> = (0..4).map(|_| worker(&db, &mut watcher, &["x", "y"])).collect();
@@ -132,9 +132,9 @@ fn a_deadline_is_not_forgotten_when_those_who_know_it_leave() {
     assert!(took < PROMPT, "the task of the dead worker was taken after {took:?}");
 }
 
-/// The same where it takes a task, and nobody else waits for anything of its action: the other hears of deadlines only.
+/// The same where it takes a task, and no other waits for anything of its action: the other hears of deadlines only.
 #[test]
-fn a_deadline_is_not_forgotten_when_the_one_who_knows_it_takes_a_task_that_no_other_wants() {
+fn a_deadline_is_not_forgotten_when_the_call_that_knows_it_takes_a_task() {
     let_databases_stay();
     let db = Db::new();
     let (mut session, mut watcher) = (db.connect(), db.connect());
@@ -155,7 +155,7 @@ fn a_deadline_is_not_forgotten_when_the_one_who_knows_it_takes_a_task_that_no_ot
         workers.iter().for_each(|worker| watcher.until_asleep(worker.pid()));
         session.extend("worker", &[("a", dies.token)], "1.5 seconds").unwrap();
         let since = Instant::now();
-        // Who is woken looks, and goes on sleeping.
+        // A call that is woken looks, and goes on sleeping.
         std::thread::sleep(Duration::from_millis(300));
         session.run(&format!("SELECT taskq.insert_task('b', '{}')", ["x", "y"][leaves]));
         let (leaver, (got, _)) = workers.remove(leaves).join();
@@ -170,7 +170,7 @@ fn a_deadline_is_not_forgotten_when_the_one_who_knows_it_takes_a_task_that_no_ot
 
 /// The first worker knows both actions, and is woken for the lower task; but it takes the higher one.
 #[test]
-fn whoever_takes_another_task_than_it_was_woken_for_passes_that_on() {
+fn a_call_that_takes_another_task_than_it_was_woken_for_wakes_the_next() {
     for (first, second) in [("low", "high"), ("high", "low")] {
         let db = Db::new();
         let (mut session, mut watcher) = (db.connect(), db.connect());

@@ -1,7 +1,7 @@
-//! What a transaction has taken and lets go of again wakes those who have passed over it meanwhile: by a rollback, or
-//! because it only wanted to know whether it is free.
+//! What a transaction has taken and lets go of again wakes the calls that have passed over it meanwhile: by a rollback,
+//! or because it only wanted to know whether it is free.
 //!
-//! Why: whoever has looked in such a moment sleeps, and nothing that he would hear of happens any more.
+//! Why: a call that has looked in such a moment sleeps, and nothing that it would hear of happens any more.
 
 use taskq_tests::Db;
 
@@ -49,7 +49,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn what_a_transaction_lets_go_of_wakes_those_who_have_passed_over_it() {
+fn what_a_transaction_lets_go_of_wakes_calls_that_have_passed_over_it() {
     let db = Db::new();
     for case in CASES {
         for way in WORK {
@@ -66,10 +66,10 @@ fn what_a_transaction_lets_go_of_wakes_those_who_have_passed_over_it() {
     }
 }
 
-/// A claim locks the key before the entry, and here somebody else has that just then. So it leaves with the key and without
-/// the entry, and whoever looks before it commits passes over all that has the key.
+/// A claim locks the key before the entry, and here another transaction has that just then. So it leaves with the key
+/// and without the entry, and a call that looks before it commits passes over all that has the key.
 #[test]
-fn a_key_that_was_locked_in_vain_wakes_those_who_have_passed_over_what_has_it() {
+fn a_merge_key_that_was_locked_and_not_used_wakes_a_waiting_call() {
     let db = Db::new();
     for way in WORK {
         db.clear();
@@ -81,6 +81,6 @@ fn a_key_that_was_locked_in_vain_wakes_those_who_have_passed_over_what_has_it() 
         holder.run("ROLLBACK");
         let sleeper = Sleeper::start(&db, &mut watcher, way);
         session.run("COMMIT");
-        drop(sleeper.woken_by("the commit of who had the key"));
+        drop(sleeper.woken_by("the commit of the claim that had the key"));
     }
 }

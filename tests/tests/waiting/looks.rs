@@ -1,8 +1,8 @@
 //! Sleeping calls look again by themselves, first soon and then less and less often.
 //!
 //! Why: a wake-up can get lost inside the server (Postgres resets a backend's latch where it waits for a lock or for
-//! somebody else's page), and what a look passes over because others hold it may come free without a change that wakes.
-//! A call that sleeps for half a minute after such a look leaves a ready task lying for as long.
+//! another backend's page), and what a look passes over because others hold it may come free without a change that
+//! wakes. A call that sleeps for half a minute after such a look leaves a ready task lying for as long.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ const LOOKS: &str = "SET taskq.shortest_sleep = '100ms'";
 fn a_wake_up_that_a_look_has_swallowed_costs_a_moment() {
     let db = Db::new();
     let (mut session, mut watcher, mut locker) = (db.connect(), db.connect(), db.connect());
-    // Whoever claims `stuck` waits until the table of the keys is free, and leaves it then: its key is not.
+    // A claim of `stuck` waits until the table of the keys is free, and leaves it then: its key is not.
     session.run("SELECT taskq.insert_task('stuck', 'x', merge_key => 'k')");
     locker.run("BEGIN; SELECT FROM taskq.merge_key FOR UPDATE; SAVEPOINT s; LOCK TABLE taskq.merge_key");
     let waiter = db.connect().background(|session| {
@@ -95,7 +95,7 @@ fn an_idle_call_looks_less_and_less_often() {
         let before = crate::sleeper::times_asleep(sleeper.pid());
         let end = Instant::now() + Duration::from_secs(6);
         while Instant::now() < end {
-            // Somebody else changes something all the time.
+            // Another session changes something all the time.
             session.run("SELECT pg_current_xact_id(), pg_sleep(0.01)");
         }
         let looks = crate::sleeper::times_asleep(sleeper.pid()) - before;

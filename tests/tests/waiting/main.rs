@@ -1,6 +1,6 @@
-//! Waiting and waking, for work and for a task: every cause wakes, as many as there is work for, at once and not with the slow look; a sleep ends
-//! by whatever ends it, and leaves nothing behind. And NOTIFY, for those who
-//! prefer to listen.
+//! Waiting and waking, for work and for a task: every cause wakes, as many as there is work for, at once and not with
+//! the slow look; a sleep ends by whatever ends it, and leaves nothing behind. And NOTIFY, for clients that prefer to
+//! listen.
 
 mod declared;
 mod ends;

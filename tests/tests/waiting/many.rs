@@ -2,7 +2,7 @@
 //!
 //! Why: the server's lock table is shared by all. With a lock for each action a few honest workers that serve an action
 //! for each tenant fill it, and unrelated sessions fail with 53200. A worker that is found by one lock for any action is
-//! also woken for actions of others: it has to pass that on to those who may be meant.
+//! also woken for actions of others: it has to pass that on to the calls that may be meant.
 
 use std::time::Instant;
 
@@ -62,9 +62,9 @@ fn a_wait_for_very_many_actions_takes_a_handful_of_locks() {
     }
 }
 
-/// Several who wait for any action, with different lists: whoever is found first passes it on.
+/// Several calls wait for any action, with different lists: the one that is found first passes it on.
 #[test]
-fn those_who_were_woken_for_others_pass_it_on() {
+fn a_call_that_was_woken_for_another_wakes_it() {
     let db = Db::new();
     let (mut session, mut watcher) = (db.connect(), db.connect());
     make_names(&mut session);

@@ -1,5 +1,5 @@
-//! LISTEN: one notification per channel and transaction, for those who asked; the others' commits stay clear of the lock
-//! that makes all notifying commits of a server queue up.
+//! LISTEN: one notification per channel and transaction, for sessions that asked; the others' commits stay clear of the
+//! lock that makes all notifying commits of a server queue up.
 
 use serde_json::{Value, json};
 use taskq_tests::{Cluster, Db, Progress, listen, notifications};
@@ -63,13 +63,14 @@ fn an_action_set_to_notify_does_so_once_per_transaction() {
 }
 
 /// A commit with notifications takes a lock that all of the server share, and keeps it until it is over. Here one is
-/// stopped in the middle: it waits for a synchronous standby that does not exist. Who takes the lock queues up behind it.
+/// stopped in the middle: it waits for a synchronous standby that does not exist. A commit that takes the lock queues
+/// up behind it.
 #[test]
 fn only_commits_that_notify_take_the_notification_lock() {
     let cluster = Cluster::start(
         env!("CARGO_TARGET_TMPDIR"),
         "waiting-notify",
-        &["synchronous_standby_names=nobody", "synchronous_commit=local"],
+        &["synchronous_standby_names=absent", "synchronous_commit=local"],
     );
     let mut watcher = cluster.connect();
     watcher.run(

@@ -85,7 +85,7 @@ fn without_post_result_nothing_is_notified() {
 }
 
 #[test]
-fn a_rollback_notifies_nobody() {
+fn a_rollback_notifies_no_listener() {
     let db = Db::new();
     let (mut session, mut listener) = (db.connect(), db.connect());
     session.insert(json!([{"id": "a", "action": "x", "post_result": true}])).unwrap();

@@ -1,4 +1,4 @@
-//! COMMIT PREPARED runs no code of the extension, so it wakes nobody; the slow look finds what it brought.
+//! COMMIT PREPARED runs no code of the extension, so it wakes no call; the slow look finds what it brought.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ fn a_prepared_transaction_that_is_rolled_back_brings_nothing() {
     session.run("BEGIN; SELECT taskq.insert_task('a', 'x'); PREPARE TRANSACTION 'never'");
     session.run("ROLLBACK PREPARED 'never'");
     assert!(session.own("w", 1, &["x"]).unwrap().is_empty());
-    // The backend that prepared it wakes nobody for it later on.
+    // The backend that prepared it wakes no call for it later on.
     session.run("BEGIN; SELECT taskq.insert_task('b', 'x'); COMMIT");
     assert_eq!(session.own_one("x").task_id, "b");
 }

@@ -13,7 +13,7 @@ const SLEEPERS: usize = 8;
 const ROUNDS: usize = 10;
 
 /// Workers that take tasks of action x until they are cancelled; how many each took. They return none, so that nothing
-/// but the commits under test wakes anybody.
+/// but the commits under test wakes a call.
 fn workers(db: &Db, watcher: &mut Session, max_tasks: i32) -> Vec<Background<usize>> {
     let start = |_| {
         let worker = db.connect().background(move |session| {
@@ -88,7 +88,7 @@ fn commits_in_quick_succession_lose_no_wake_up_where_a_sleeper_may_take_many() {
 }
 
 #[test]
-fn those_who_called_the_procedure_and_those_who_called_the_function_share_the_work() {
+fn calls_of_wait_for_work_and_of_own_tasks_share_the_work() {
     let db = Db::new();
     let (mut session, mut watcher) = (db.connect(), db.connect());
     for n in 0..ROUNDS {
@@ -122,7 +122,7 @@ fn those_who_called_the_procedure_and_those_who_called_the_function_share_the_wo
 }
 
 #[test]
-fn all_who_wait_for_a_task_are_woken() {
+fn all_calls_that_wait_for_a_task_are_woken() {
     let db = Db::new();
     let (mut session, mut watcher) = (db.connect(), db.connect());
     session.insert(json!([{"id": "a", "action": "y"}])).unwrap();
@@ -135,10 +135,10 @@ fn all_who_wait_for_a_task_are_woken() {
     }
 }
 
-/// All sleepers are woken for one task and reach for it at once. Those who come too late may lock its row before they
+/// All sleepers are woken for one task and reach for it at once. Calls that come too late may lock its row before they
 /// see that it has been granted; asleep again they must not have that lock any more, or the return waits for them.
 #[test]
-fn nobody_sleeps_on_a_lock_of_a_task_that_somebody_else_was_granted() {
+fn no_call_sleeps_with_a_lock_on_a_task_that_another_was_granted() {
     let db = Db::new();
     let (mut session, mut watcher) = (db.connect(), db.connect());
     let start = |_| {
@@ -147,7 +147,7 @@ fn nobody_sleeps_on_a_lock_of_a_task_that_somebody_else_was_granted() {
             let mut returned = 0;
             while let Ok(grants) = session.own_with("w", 1, &["x"], "wait => '100 seconds'") {
                 for grant in grants {
-                    session.give(&grant.task_id, grant.token, "completed").expect("nobody is in the way");
+                    session.give(&grant.task_id, grant.token, "completed").expect("no lock is in the way");
                     returned += 1;
                 }
             }

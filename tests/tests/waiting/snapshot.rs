@@ -108,6 +108,6 @@ fn bad_time_outs_are_refused_and_zero_looks_once() {
         });
         assert_eq!(answer, Some(argument), "{call}");
     }
-    let error = session.simple_query("CALL taskq.wait_for_tasks('{nobody}', '1 second', NULL)").unwrap_err();
+    let error = session.simple_query("CALL taskq.wait_for_tasks('{absent}', '1 second', NULL)").unwrap_err();
     assert_eq!(sqlstate(&error), "TQ003");
 }

@@ -1,7 +1,7 @@
-//! A sleeping call holds no lock on a table: whoever wants one for himself gets it, and the queue goes on.
+//! A sleeping call holds no lock on a table: a session that wants one for itself gets it, and the queue goes on.
 //!
-//! Why: a sleep may take hours. VACUUM FULL or an upgrade would wait for the longest one, and everybody else for them:
-//! the queue would stand still.
+//! Why: a sleep may take hours. VACUUM FULL or an upgrade would wait for the longest one, and all other sessions for
+//! them: the queue would stand still.
 
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,7 @@ fn a_look_that_meets_a_rewrite_waits_for_it_and_goes_on() {
     }
 }
 
-/// Nobody is in the way of DROP EXTENSION either; a sleeper then ends with an error.
+/// No call is in the way of DROP EXTENSION either; a sleeper then ends with an error.
 #[test]
 fn drop_extension_does_not_wait_for_sleepers() {
     let db = Db::new();

@@ -4,7 +4,7 @@ use taskq_tests::{Db, Session};
 
 use crate::sleeper::{END, Sleeper, WORK};
 
-/// What is there before anybody sleeps, and what wakes them: SQL both.
+/// What is there before a call sleeps, and what wakes it: SQL both.
 struct Cause {
     name: &'static str,
     before: &'static str,
@@ -66,7 +66,7 @@ const READY: &[Cause] = &[
         "SELECT taskq.insert_task('a', 'x', delay => '0.3 seconds')",
         "SELECT pg_sleep(0.1); SELECT taskq.own_tasks('v', 1, '{x}', '0.5 seconds')",
     ),
-    // More than a second ahead, less than five: nobody looks in time by himself.
+    // More than a second ahead, less than five: no call looks in time by itself.
     cause(
         "a longer delay that comes later than the sleeper",
         "",
@@ -196,7 +196,7 @@ const CLEAN: &str = "DROP TABLE IF EXISTS held, many; \
     SELECT taskq.resume_action(action), taskq.set_action(action, clear => '{max_concurrency,rate_limit}') \
       FROM taskq.actions";
 
-/// Lets somebody sleep, and makes the event happen.
+/// Lets a call sleep, and makes the event happen.
 fn wake(causes: &[Cause], ways: &[crate::sleeper::Way]) {
     let db = Db::new();
     for cause in causes {
@@ -228,6 +228,6 @@ fn whatever_makes_a_task_ready_wakes_wait_for_work() {
 }
 
 #[test]
-fn whatever_settles_a_task_wakes_those_who_wait_for_it() {
+fn whatever_settles_a_task_wakes_the_calls_that_wait_for_it() {
     wake(SETTLED, &END);
 }

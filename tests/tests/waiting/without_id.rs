@@ -1,15 +1,15 @@
-//! A call that was woken, and finds that somebody else has what there is, sleeps on without a transaction id.
+//! A call that was woken, and finds that another transaction has what there is, sleeps on without a transaction id.
 //!
-//! PostgreSQL gives one to whoever tries to change a row, before it tells that somebody else has it. On wrong code the sleeper keeps it for as
-//! long as it sleeps, and so keeps everybody's low-water marks, and what vacuum may remove, where they are: the longer it lasts,
-//! the longer each claim and each wake-up takes.
+//! PostgreSQL gives one to a transaction that tries to change a row, before it tells that another has the row. On wrong
+//! code the sleeper keeps it for as long as it sleeps, and so keeps the low-water marks of all sessions, and what
+//! vacuum may remove, where they are: the longer it lasts, the longer each claim and each wake-up takes.
 
 use std::thread;
 
 use serde_json::{Value, json};
 use taskq_tests::{Db, Session, until};
 
-/// Actions whose entries are claimed in different ways, and the task that somebody has in hand.
+/// Actions whose entries are claimed in different ways, and the task that a transaction has in hand.
 const KINDS: &[(&str, &str)] = &[
     ("plain", "SELECT 1"),
     ("fair", "SELECT taskq.set_action('x', fair => true)"),
@@ -18,7 +18,7 @@ const KINDS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn whoever_is_woken_for_what_somebody_has_in_hand() {
+fn a_call_that_is_woken_for_a_task_in_hand_sleeps_on_without_an_id() {
     for (kind, setting) in KINDS {
         for keys in [json!({}), json!({"merge_key": "k"}), json!({"group_id": "g", "workgroup": "w"})] {
             let db = Db::new();
@@ -48,9 +48,10 @@ fn whoever_is_woken_for_what_somebody_has_in_hand() {
     }
 }
 
-/// It asks for a lock before it tries, and for none on the way there: the table of locks has room for a few thousand, of everybody.
+/// It asks for a lock before it tries, and for none on the way there: the table of locks has room for a few thousand,
+/// of all sessions.
 #[test]
-fn whoever_passes_a_thousand_that_somebody_has_in_hand() {
+fn a_call_that_passes_a_thousand_tasks_in_hand_takes_few_locks() {
     for setting in ["fair => false", "fair => true", "max_concurrency => 2000"] {
         let db = Db::new();
         let (mut session, mut holder) = (db.connect(), db.connect());

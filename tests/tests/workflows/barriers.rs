@@ -43,7 +43,7 @@ fn one_failed_member_fails_a_barrier_that_wants_all_to_complete() {
     let held = hold(&mut session, "member");
     session.give("b", held[1].token, "aborted").unwrap();
     assert_eq!(states(&mut session, ["barrier", "next 1", "next 2"]), ["aborted"; 3]);
-    // The others go on, and are heard by nobody.
+    // The others go on, and no task hears of their ends.
     session.complete(&held[0]);
     session.complete(&held[2]);
     assert_eq!(states(&mut session, ["a", "c", "barrier"]), ["completed", "completed", "aborted"]);

@@ -43,7 +43,7 @@ fn a_chain_links_each_block_with_the_one_before_it() {
     );
     let array = format!("taskq.chain(VARIADIC ARRAY[{a}, {b}, {c}])");
     assert_eq!(edges(&mut session, &array), ["a > b", "b > c"]);
-    // An array of tasks is a block of tasks side by side, whoever wrote it.
+    // An array of tasks is a block of tasks side by side, however it was made.
     assert_eq!(
         edges(&mut session, &format!("taskq.chain(jsonb_build_array({a}, {b}), {c})")),
         ["a > c", "b > c"]

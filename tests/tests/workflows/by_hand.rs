@@ -1,5 +1,5 @@
-//! `complete_task`: an operator completes a task that nobody owns and nothing blocks. Wrong code takes a task out of a
-//! worker's hands, completes what still waits, or waits for ever for a worker that is just being granted the task.
+//! `complete_task`: an operator completes a task that no worker owns and nothing blocks. Wrong code takes a task out of
+//! a worker's hands, completes what still waits, or waits for ever for a worker that is just being granted the task.
 
 use serde_json::json;
 use taskq_tests::{Db, refused, sqlstate};
@@ -7,7 +7,7 @@ use taskq_tests::{Db, refused, sqlstate};
 use super::states;
 
 #[test]
-fn an_approval_is_given_by_hand_with_a_result_for_whoever_waits() {
+fn an_approval_by_hand_gives_a_result_to_dependents_and_waiting_calls() {
     let db = Db::new();
     let mut session = db.connect();
     session
@@ -28,7 +28,7 @@ fn an_approval_is_given_by_hand_with_a_result_for_whoever_waits() {
     assert_eq!((woken.status.as_deref(), woken.result), (Some("looks good"), Some(json!({"by": "ann"}))));
     assert_eq!(states(&mut session, ["approve", "publish", "escalate"]), ["completed", "ready", "aborted"]);
     let task = session.task("approve").unwrap();
-    assert_eq!((task.num_tries, task.actor_id), (0, None), "nobody has owned it");
+    assert_eq!((task.num_tries, task.actor_id), (0, None), "no worker has owned it");
     let by: String = session.one(
         "SELECT results #>> '{0,result,by}' FROM taskq.own_tasks('w', 1, '{publish}', with_results => true)",
     );
@@ -84,7 +84,7 @@ fn what_is_blocked_held_or_settled_is_refused() {
     for id in ["held", "blocked", "late", "done"] {
         refused(&mut session, "TQ005", id, &format!("SELECT taskq.complete_task('{id}')"), &[]);
     }
-    refused(&mut session, "TQ003", "nobody", "SELECT taskq.complete_task('nobody')", &[]);
+    refused(&mut session, "TQ003", "absent", "SELECT taskq.complete_task('absent')", &[]);
     refused(&mut session, "22004", "task_id", "SELECT taskq.complete_task(NULL)", &[]);
     session.complete(&held);
     session.complete(&late);

@@ -81,7 +81,8 @@ fn with_children_block_dependents_wait_for_the_children_too() {
         "completed",
         &json!([{"id": "c1", "action": "c1"}, {"id": "c2", "action": "c2"}]),
     );
-    // Who wants p to abort has lost; the others go on waiting, and whoever waits for p itself does not.
+    // The dependent that wants p to abort has lost. The others go on waiting, and a call that waits for p itself does
+    // not.
     assert_eq!(states(&mut session, DEPENDENTS), ["blocked", "blocked", "aborted"]);
     assert_eq!(session.wait("p", "0").unwrap().unwrap().status_code, "completed");
     assert_eq!(session.task("completed").unwrap().total_dependencies, 3);
@@ -104,7 +105,7 @@ fn a_child_that_aborts_counts_by_the_condition_of_its_parent() {
 }
 
 #[test]
-fn children_of_a_parent_that_aborts_hold_back_who_wanted_just_that() {
+fn children_of_a_parent_that_aborts_hold_back_dependents_on_its_abort() {
     for child_end in ["completed", "aborted"] {
         let db = Db::new();
         let mut session = db.connect();
@@ -158,7 +159,7 @@ fn children_may_depend_on_each_other_on_their_parent_and_on_stored_tasks() {
         {"id": "undo", "action": "work", "depends_on": [{"id": "p", "condition": "aborted"}]},
     ]);
     give_blocking(&mut session, &grant, "completed", &children);
-    // `undo` is lost before it began, and with it whoever needs all children to complete.
+    // `undo` is lost before it began, and with it the task that needs all children to complete.
     assert_eq!(
         states(&mut session, ["c1", "c2", "c3", "c4", "undo", "end"]),
         ["ready", "blocked", "blocked", "blocked", "aborted", "aborted"]
@@ -204,7 +205,7 @@ fn a_child_that_names_a_dependent_itself_keeps_its_own_condition() {
 }
 
 #[test]
-fn children_that_are_settled_from_the_start_hold_nobody() {
+fn children_that_are_settled_from_the_start_hold_back_no_dependent() {
     let db = Db::new();
     let mut session = db.connect();
     let grant = family(&mut session);

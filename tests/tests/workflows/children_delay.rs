@@ -110,7 +110,7 @@ fn of_two_times_the_later_one_counts() {
 }
 
 #[test]
-fn a_rolled_back_delay_delays_nobody() {
+fn a_rolled_back_delay_delays_no_dependent() {
     let db = Db::new();
     let mut session = db.connect();
     session

@@ -66,8 +66,8 @@ fn siblings_returned_in_overlapping_transactions_both_hold_back_their_dependents
     }
 }
 
-/// It has the parent by the time that it comes to what the child waits for, which somebody else has. So it begins anew, and
-/// waits for both in their order.
+/// It has the parent by the time that it comes to what the child waits for, which another transaction has. So it begins
+/// anew, and waits for both in their order.
 #[test]
 fn a_return_does_not_wait_for_a_scheduled_task_with_the_parent_in_its_hands() {
     let db = Db::new();

@@ -22,7 +22,7 @@ fn refuse(session: &mut Session, sqlstate: &str, naming: &str, token: Uuid, code
 }
 
 #[test]
-fn a_return_for_another_try_brings_no_children_and_delays_nobody() {
+fn a_return_for_another_try_brings_no_children_and_no_delay() {
     let db = Db::new();
     let mut session = db.connect();
     let grant = setup(&mut session);
@@ -44,7 +44,7 @@ fn children_that_insert_tasks_would_refuse_refuse_the_return() {
         ("TQ006", "children", r#"{"id": "c", "action": "c"}"#),
         ("TQ002", "there", r#"[{"id": "c", "action": "c"}, {"id": "there", "action": "c"}]"#),
         ("TQ002", "p", r#"[{"id": "p", "action": "c"}]"#),
-        ("TQ003", "nobody", r#"[{"id": "c", "action": "c", "depends_on": ["nobody"]}]"#),
+        ("TQ003", "absent", r#"[{"id": "c", "action": "c", "depends_on": ["absent"]}]"#),
         ("TQ005", "p", r#"[{"id": "c", "action": "c", "to_signal_after": ["p"]}]"#),
         (
             "TQ004",
@@ -62,7 +62,7 @@ fn children_that_insert_tasks_would_refuse_refuse_the_return() {
 }
 
 #[test]
-fn a_child_cannot_wait_for_whoever_waits_for_it() {
+fn a_child_cannot_wait_for_a_task_that_waits_for_it() {
     let db = Db::new();
     let mut session = db.connect();
     let grant = setup(&mut session);

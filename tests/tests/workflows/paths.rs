@@ -211,7 +211,7 @@ fn paths_ask_for_a_task_that_exists() {
     let mut session = db.connect();
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     for function in ["ancestors", "descendants", "critical_path"] {
-        refused(&mut session, "TQ003", "nobody", &format!("SELECT * FROM taskq.{function}('nobody')"), &[]);
+        refused(&mut session, "TQ003", "absent", &format!("SELECT * FROM taskq.{function}('absent')"), &[]);
         refused(&mut session, "22004", "task_id", &format!("SELECT * FROM taskq.{function}(NULL)"), &[]);
     }
     for function in ["ancestors", "descendants"] {

@@ -150,7 +150,7 @@ fn ids_and_actions_of_any_kind_do_not_break_a_picture() {
     }
 }
 
-/// Whoever looks at a text in a terminal sees what is in an id, and is not moved, coloured or turned by it.
+/// A reader of a text in a terminal sees what is in an id, and the terminal is not moved, coloured or turned by it.
 #[test]
 fn a_text_has_no_control_characters() {
     let db = Db::new();
@@ -246,7 +246,7 @@ fn ids_are_drawn_as_they_are_in_mermaid() {
 }
 
 #[test]
-fn a_large_graph_comes_in_pages_with_a_note_of_what_is_left_out() {
+fn a_large_graph_comes_in_pages_with_a_note_of_how_many_more_there_are() {
     let db = Db::new();
     let mut session = db.connect();
     session.run(
@@ -307,7 +307,7 @@ fn a_picture_of_nothing_or_in_no_known_form_is_refused() {
     let mut session = db.connect();
     diamond(&mut session);
     for (sqlstate, naming, arguments) in [
-        ("TQ003", "nobody", "'nobody'"),
+        ("TQ003", "absent", "'absent'"),
         ("22004", "task_id", "NULL"),
         ("22004", "format", "'top', NULL"),
         ("22023", "format", "'top', 'svg'"),

@@ -135,7 +135,7 @@ fn an_approval_can_be_given_refused_or_run_out_of_time() {
         // What an actor of `cancel` does: nothing, if the decision has fallen.
         let late: i64 = session.one(
             "WITH held AS MATERIALIZED (SELECT * FROM taskq.own_tasks('w', 1, '{cancel}'))
-             SELECT taskq.cancel_tasks(ARRAY[body], 'nobody decided within two days') FROM held",
+             SELECT taskq.cancel_tasks(ARRAY[body], 'not decided within two days') FROM held",
         );
         assert_eq!(late, i64::from(outcome == "late"));
         let expected = if outcome == "given" { ["ready", "aborted"] } else { ["aborted", "ready"] };

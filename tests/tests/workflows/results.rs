@@ -58,14 +58,14 @@ fn results_come_in_the_order_of_insertion_with_all_that_the_dependencies_left() 
 }
 
 #[test]
-fn only_who_asks_gets_results_and_nobody_gets_them_as_null_if_there_are_none() {
+fn results_come_on_request_only_and_are_an_empty_array_if_there_are_none() {
     let db = Db::new();
     let mut session = db.connect();
     session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x", "priority": -1}])).unwrap();
     let plain: Option<Value> = session.one("SELECT results FROM taskq.own_tasks('w', 1, '{x}')");
     assert_eq!(plain, None);
     assert_eq!(results(&mut session, "x"), Some(json!([])));
-    assert_eq!(rows(&mut session, "nobody"), json!([]));
+    assert_eq!(rows(&mut session, "absent"), json!([]));
 }
 
 #[test]

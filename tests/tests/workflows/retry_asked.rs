@@ -1,5 +1,5 @@
-//! `retry_tasks`: who may come back, by ids and by filters. A task whose dependency stays aborted cannot run; asked for by
-//! its id that is refused and changes nothing, met by a filter it is passed over.
+//! `retry_tasks`: which tasks may come back, by ids and by filters. A task whose dependency stays aborted cannot run;
+//! asked for by its id that is refused and changes nothing, met by a filter it is passed over.
 
 use serde_json::json;
 use taskq_tests::{Db, Session, refused};
@@ -52,7 +52,7 @@ fn a_dependent_asked_for_by_its_id_is_refused_while_its_dependency_stays_lost() 
         };
         let text = format!("{} {}", error.message(), error.detail().unwrap());
         assert!(text.contains(dependency), "the refusal names the dependency: {text}");
-        // A task that has completed cannot be retried: nobody is sent there.
+        // A task that has completed cannot be retried: the hint does not lead there.
         let hint = error.hint().unwrap();
         assert_eq!(hint.contains("Retry the task that it depends on"), naming != "skipped", "{hint}");
         assert_eq!(text.contains("skipped: it runs only if \"done\" aborts"), naming == "skipped", "{text}");
@@ -65,15 +65,15 @@ fn unknown_ids_null_and_tasks_that_have_not_aborted_are_left_alone() {
     let db = Db::new();
     let mut session = db.connect();
     failed(&mut session);
-    assert!(came_back(&mut session, "ARRAY['nobody', NULL, 'done']").is_empty());
+    assert!(came_back(&mut session, "ARRAY['absent', NULL, 'done']").is_empty());
     assert!(came_back(&mut session, "'{}'").is_empty());
-    assert_eq!(came_back(&mut session, "ARRAY['nobody', NULL, 'done', 'other', 'other']"), ["other"]);
+    assert_eq!(came_back(&mut session, "ARRAY['absent', NULL, 'done', 'other', 'other']"), ["other"]);
     refused(&mut session, "22004", "task_ids", "SELECT taskq.retry_tasks(NULL)", &[]);
     refused(&mut session, "22004", "task_ids", "SELECT taskq.retry_tasks()", &[]);
 }
 
 #[test]
-fn filters_meet_all_at_once_and_pass_over_who_cannot_come_back() {
+fn filters_apply_together_and_pass_over_tasks_that_cannot_come_back() {
     let db = Db::new();
     let mut session = db.connect();
     failed(&mut session);
@@ -88,7 +88,7 @@ fn filters_meet_all_at_once_and_pass_over_who_cannot_come_back() {
         ("status_like => '%file', groups => '{g1}'", &[]),
         ("task_ids => '{a,b,other}', groups => '{g2}'", &["other"]),
         ("task_ids => '{b}', actions => '{y}'", &[]),
-        ("actions => '{nobody}'", &[]),
+        ("actions => '{absent}'", &[]),
     ];
     for (arguments, expected) in cases {
         assert_eq!(came_back(&mut session, arguments), expected, "{arguments}");
@@ -128,7 +128,7 @@ fn a_dependency_that_would_close_a_cycle_by_now_is_refused() {
     let error = refused(&mut session, "TQ004", "", "SELECT taskq.retry_tasks('{b}')", &[]);
     assert!(error.detail().unwrap().contains("a -> b -> c -> a"), "{error:?}");
     session.perform("x", "completed");
-    // Now a has ended, and waits for nobody.
+    // Now a has ended, and waits for no task.
     assert_eq!(session.one::<i64>("SELECT taskq.retry_tasks('{b}')"), 2);
 }
 

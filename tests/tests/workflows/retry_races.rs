@@ -140,7 +140,7 @@ fn a_handler_granted_beside_the_retry_is_either_at_work_or_waits_again() {
             watcher.complete(&handler);
         } else {
             first.run(RETRY);
-            assert!(second.own("w", 1, &["h"]).unwrap().is_empty(), "it is not granted to anybody");
+            assert!(second.own("w", 1, &["h"]).unwrap().is_empty(), "it is granted to no worker");
             first.run("COMMIT");
             assert_eq!(watcher.state("handler"), "blocked");
         }

@@ -58,7 +58,7 @@ fn a_wide_fan_in_names_the_first_and_counts_the_rest() {
 }
 
 #[test]
-fn a_time_that_lies_ahead_is_told_in_every_state_that_it_holds() {
+fn why_names_a_time_that_lies_ahead_in_every_state() {
     let db = Db::new();
     let mut session = db.connect();
     session.run("SET timezone = 'UTC'");
@@ -75,23 +75,23 @@ fn a_time_that_lies_ahead_is_told_in_every_state_that_it_holds() {
     tells(&mut session, "back", &["2030-01-01 02:00:00"]);
     tells(&mut session, "both", &["2030-01-01 03:00:00"]);
     tells(&mut session, "both", &["\"back\"", "scheduled"]);
-    // Once the time has come it is no reason any more, also before anybody has looked.
+    // Once the time has come it is no reason any more, also before the next claim.
     session.set_now(Some("2030-01-01 01:00:01Z"));
     assert_eq!(session.state("own time"), "ready");
     assert!(!why(&mut session, "own time").iter().any(|reason| reason.contains("not to be owned before")));
 }
 
 #[test]
-fn a_ready_task_tells_who_is_before_it_and_whether_anybody_asks_for_its_action() {
+fn why_names_what_is_before_a_ready_task_and_the_last_grant_of_its_action() {
     let db = Db::new();
     let mut session = db.connect();
     session
         .insert(json!([{"id": "first", "action": "x"}, {"id": "second", "action": "x"}, {"id": "urgent", "action": "x", "priority": 5},
-                       {"id": "t", "action": "x"}, {"id": "lonely", "action": "nobody asks"}]))
+                       {"id": "t", "action": "x"}, {"id": "lonely", "action": "not asked for"}]))
         .unwrap();
     tells(&mut session, "t", &["ready", "3 before it"]);
     tells(&mut session, "urgent", &["ready", "0 before it"]);
-    tells(&mut session, "lonely", &["nobody", "\"nobody asks\""]);
+    tells(&mut session, "lonely", &["no recent grant", "\"not asked for\""]);
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.run("SET timezone = 'UTC'");
     session.own("w", 1, &["x"]).unwrap();
@@ -127,7 +127,7 @@ fn a_task_in_progress_tells_its_actor_and_its_deadline() {
 }
 
 #[test]
-fn a_settled_task_tells_when_and_how_it_ended_and_because_of_whom() {
+fn why_says_when_and_how_a_settled_task_ended_and_its_cause() {
     let db = Db::new();
     let mut session = db.connect();
     session.run("SET timezone = 'UTC'");
@@ -159,11 +159,12 @@ fn a_settled_task_tells_when_and_how_it_ended_and_because_of_whom() {
 fn why_asks_for_a_task_that_exists() {
     let db = Db::new();
     let mut session = db.connect();
-    refused(&mut session, "TQ003", "nobody", "SELECT taskq.why('nobody')", &[]);
+    refused(&mut session, "TQ003", "absent", "SELECT taskq.why('absent')", &[]);
     refused(&mut session, "22004", "task_id", "SELECT taskq.why(NULL)", &[]);
 }
 
-/// Who asks about the last task of a chain wants to know which one failed, not that the one before was lost, too.
+/// An operator who asks about the last task of a chain wants to know which one failed, not that the one before was
+/// lost, too.
 #[test]
 fn a_lost_task_names_what_it_began_with() {
     let db = Db::new();

@@ -54,7 +54,7 @@ func placeOrder(ctx context.Context, tx pgx.Tx, customer string, texts []string)
 	if err != nil {
 		return nil, err
 	}
-	// Ids made of the business key: the same order is not processed twice, whoever asks again.
+	// Ids made of the business key: the same order is not processed twice, however often it is asked for.
 	done := task{ID: fmt.Sprintf("order %d", order), Action: "order done", Spontaneous: true}
 	var tasks []task
 	for n, text := range texts {

@@ -90,7 +90,7 @@ pub fn stop_signal() -> Result<watch::Receiver<bool>, Error> {
             _ = interrupt.recv() => (),
         }
         sender.send_replace(true);
-        // The channel stays open as long as somebody listens.
+        // The channel stays open as long as it has a listener.
         sender.closed().await;
     });
     Ok(receiver)

@@ -259,7 +259,7 @@ async fn connect() -> Result<Client, Error> {
         config.password(password);
     }
     let (client, connection) = timeout(Duration::from_secs(10), config.connect(NoTls)).await??;
-    // It ends with the connection; whoever uses the client then hears of it.
+    // It ends with the connection; the next call of the client then hears of it.
     tokio::spawn(connection);
     Ok(client)
 }

@@ -6,6 +6,7 @@ use super::table::{self, LISTED, STATES, Section, bar, key, table, text};
 use crate::pg::statement::{Statement, record};
 
 record! {
+    /// An action, and how it stands.
     pub(super) struct Action {
         name: String,
         ready: i64,
@@ -53,6 +54,7 @@ pub(super) fn anchors(actions: &[Action], anchors: &mut Anchors) {
         .extend(actions.iter().take(LISTED).enumerate().map(|(n, action)| (action.name.clone(), n)));
 }
 
+/// The part of the page: a row per action.
 pub(super) fn section(actions: &[Action]) -> Section {
     if actions.is_empty() {
         let none = "<p class=\"soft\">There are no tasks.</p>".to_owned();

@@ -21,6 +21,7 @@ static TIMES: Statement<(), (i32, f64, f64, f64, f64)> = Statement::planned_each
        WHERE x.waiting IS NOT NULL",
 );
 
+/// The charts of the last hour: what has ended, and how long tasks waited and ran.
 pub(super) fn charts() -> String {
     let mut ends = [[0.0; chart::ENDS.len()]; MINUTES];
     for (ago, completed, skipped, aborted) in ENDS.query(()) {

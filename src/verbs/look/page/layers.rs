@@ -7,9 +7,14 @@ use super::html::{Escaped, short};
 
 /// A task in the picture.
 pub(in super::super) struct Box<'a> {
+    /// The number of the task.
     pub(in super::super) number: i64,
+    /// The id of the task.
     pub(in super::super) id: &'a str,
+    /// The name of its action.
     pub(in super::super) action: &'a str,
+    /// Its state, as the view `taskq.tasks` has it, or what is shown instead: `skipped`, `suspended`,
+    /// `signal`.
     pub(in super::super) state: &'a str,
 }
 

@@ -20,6 +20,7 @@ const WORDS: [(&str, &str); 12] = [
     ("~", "an estimate"),
 ];
 
+/// The part of the page that says what its words mean.
 pub(super) fn section() -> Section {
     let words: String =
         WORDS.iter().map(|(word, meaning)| format!("<dt>{word}</dt><dd>{meaning}</dd>")).collect();

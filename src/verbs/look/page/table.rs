@@ -7,14 +7,18 @@ pub(super) const LISTED: usize = 50;
 
 /// A part of the page with a name, to which others link.
 pub(super) struct Section {
+    /// To which links within the page lead.
     pub(super) id: &'static str,
+    /// Its heading.
     pub(super) name: &'static str,
     /// What stands beside the name.
     pub(super) aside: String,
+    /// What is in it, as HTML.
     pub(super) inside: String,
 }
 
 impl Section {
+    /// A part with nothing beside its name.
     pub(super) fn new(id: &'static str, name: &'static str, inside: String) -> Self {
         Section { id, name, aside: String::new(), inside }
     }
@@ -24,6 +28,7 @@ impl Section {
         Section { id, name, aside, inside }
     }
 
+    /// The part as HTML.
     pub(super) fn html(&self) -> String {
         let aside = match self.aside.as_str() {
             "" => String::new(),

@@ -5,19 +5,19 @@
 pub enum Clause {
     /// A slot is locked before it is taken, and passed over by others (`slot::FREE`).
     LockSlot,
-    /// Who makes slots has a lock for that (`slot::lockable`).
+    /// A claim that makes slots has a lock for that (`slot::lockable`).
     LockForMaking,
-    /// He counts them with a snapshot that is newer than the lock (`slot::MAKE`).
+    /// It counts them with a snapshot that is newer than the lock (`slot::MAKE`).
     CountUnderLock,
-    /// He has the lock until his commit is seen.
+    /// It has the lock until its commit is seen.
     LockOutlivesCommit,
     /// A slot is freed by the transaction that ends the performance (`slot::release`).
     FreedWithTheEnd,
-    /// Who has made slots wakes somebody with his commit (`Allowances::settle`).
+    /// The commit of a claim that has made slots wakes a waiting call (`Allowances::settle`).
     MadeWakes,
-    /// So does who has locked one and not used it.
+    /// So does that of a claim that has locked a slot and not used it.
     UnusedWakes,
-    /// So does who frees one.
+    /// So does that of a return that frees one.
     FreedWakes,
     /// So does a rollback.
     RollbackWakes,

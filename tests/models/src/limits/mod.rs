@@ -1,16 +1,18 @@
 //! Slots: `src/store/slot`, and `src/claim` as far as it reserves them.
 //!
-//! Some claim a task each of a group with a limit, whose slots are made when they are needed; they perform it and come
-//! back, or do not. Grants may be rolled back, and an entry may be another's by the time its slot is had.
+//! Workers claim a task each of a group with a limit, whose slots are made when they are needed. They perform the task
+//! and come back, or do not. Grants may be rolled back. And an entry may be another worker's by the time that the claim
+//! has its slot.
 //!
-//! **What must hold:** no limit is exceeded at any moment. When nobody does anything any more, nobody waits for a slot that
-//! is free.
+//! **What must hold:** no limit is exceeded at any moment. When no worker can do anything any more, none waits for a
+//! slot that is free.
 //!
-//! *The database.* As in the other models: rows that are made or changed are seen with the commit, who has locked a row has
-//! it until then, and locks of the lock manager are released a moment later.
+//! *The database.* As in the other models: rows that are made or changed are seen with the commit, a transaction that
+//! has locked a row has it until then, and locks of the lock manager are released a moment later.
 //!
-//! *What is left out:* low-water marks, which [`marks`](crate::marks) has, and waking, which [`wake`](crate::wake) has: whom
-//! somebody wakes looks again here. Limits that change, several limits of one task, and rates: a bucket is one row, and whoever has it has it alone.
+//! *What is left out:* low-water marks, which [`marks`](crate::marks) has, and waking, which [`wake`](crate::wake) has:
+//! a worker that is woken looks again here. Limits that change, several limits of one task, and rates: a bucket is one
+//! row, and the transaction that has it has it alone.
 
 mod clauses;
 mod protocol;
@@ -62,7 +64,7 @@ impl Slots {
     }
 }
 
-/// What somebody has done to a slot, and not committed.
+/// What a transaction has done to a slot, and not committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Pending {
     Locked,
@@ -129,7 +131,7 @@ pub struct State {
     in_vain: u8,
 }
 
-/// Who does what.
+/// What each does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `slot::free`: locks a free one, if there is any.
@@ -150,7 +152,7 @@ pub enum Step {
     Commit(usize),
     /// So is the rollback.
     RollBack(usize),
-    /// Locks are released, and whoever is to be woken is.
+    /// Locks are released, and the workers that are to be woken are.
     Unlock(usize),
     /// Woken.
     WakeUp(usize),

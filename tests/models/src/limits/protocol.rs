@@ -158,6 +158,6 @@ impl Protocol for Slots {
     fn left_lying(&self, end: &State) -> Option<&'static str> {
         let asleep = end.backends.iter().any(|b| b.at == At::Asleep);
         let performing = end.backends.iter().filter(|b| b.performs).count();
-        (asleep && performing < self.most).then_some("somebody sleeps, and the limit would let him go on")
+        (asleep && performing < self.most).then_some("a worker sleeps, and the limit would let it go on")
     }
 }

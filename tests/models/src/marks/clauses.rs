@@ -3,11 +3,11 @@
 /// What the protocol consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clause {
-    /// Whoever takes a position has an id before (`numbers::take`).
+    /// A transaction that takes a position has an id before (`numbers::take`).
     IdBeforePosition,
     /// A look reads the last position before it reads the next id (`Decided::bound`).
     PositionBeforeNextId,
-    /// That is the id that nobody has had by then, not the end of the look's snapshot.
+    /// That is the id that no transaction has had by then, not the end of the look's snapshot.
     NextIdAfterTheLook,
     /// A bound counts in snapshots only whose xmin has come to its id (`Decided::bound_before`).
     OnceAllHaveEnded,
@@ -22,7 +22,7 @@ pub enum Clause {
     /// What was granted comes back at a new position, if at all.
     NewPosition,
     /// A bound that is not reached yet is kept until it is (`Decided::pending`). Without it nothing is lost, but marks
-    /// stand still wherever somebody always has an id.
+    /// stand still wherever there is always a transaction with an id.
     BoundIsKept,
     /// Lanes in which something has waited are excepted (`Known::up_to`).
     WaitingLanesAreExcepted,

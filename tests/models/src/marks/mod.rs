@@ -1,23 +1,23 @@
 //! Low-water marks: `src/store/decided.rs`, `src/claim/marks.rs`, `src/claim/lane_marks.rs`, `src/store/known_lanes.rs`.
 //!
 //! Writers insert tasks, or return some for another try: that is the same here, since an entry that was granted never
-//! comes back at its old place. A worker looks, moves its marks, and claims, in transactions of one call or of several, that
-//! commit or not. Another one is granted tasks, too; his marks are his own and concern nobody else, so he has none here.
-//! `src/store/behind.rs`, the marks of slots, is the same with other words: what is granted here is occupied
-//! there, and what is inserted is freed.
+//! comes back at its old place. A worker looks, moves its marks, and claims, in transactions of one call or of several,
+//! that commit or not. Another worker is granted tasks, too. Its marks are its own and concern no other session, so it
+//! has none here. `src/store/behind.rs`, the marks of slots, is the same with other words: what is granted here is
+//! occupied there, and what is inserted is freed.
 //!
-//! **What must hold:** no entry that anybody could be granted is before a mark. And a call misses nothing that its own
+//! **What must hold:** no entry that a worker could be granted is before a mark. And a call misses nothing that its own
 //! look has shown it.
 //!
-//! *The database.* Ids are given in order; whoever has one runs until it commits or aborts. A snapshot is the set of ids
-//! that have committed, and the lowest that runs. The sequence is not transactional. What a transaction inserts is seen by
-//! nobody else before its commit, so entries appear with that.
+//! *The database.* Ids are given in order; a transaction that has one runs until it commits or aborts. A snapshot is
+//! the set of ids that have committed, and the lowest that runs. The sequence is not transactional. What a transaction
+//! inserts is seen by no other before its commit, so entries appear with that.
 //!
-//! *What is left out:* files and times, by which marks are forgotten; several priorities, of which each has its own. Marks that
-//! are found out anew (`src/claim/marks/recheck.rs`) stay where they are or go back, which misses nothing. A mark that another
-//! backend takes over (`src/claim/marks/shared.rs`) is `Memory::start` as it was at some time: it never falls, and what must hold
-//! of it holds for everybody, whatever the worker and the other one undo. A further walk of a call begins where the one
-//! before it has seen something, as the first one begins where the look has.
+//! *What is left out:* files and times, by which marks are forgotten; several priorities, of which each has its own.
+//! Marks that are found out anew (`src/claim/marks/recheck.rs`) stay where they are or go back, which misses nothing. A
+//! mark that another backend takes over (`src/claim/marks/shared.rs`) is `Memory::start` as it was at some time: it
+//! never falls, and what must hold of it holds for every backend, whatever the two workers undo. A further walk of a
+//! call begins where the one before it has seen something, as the first one begins where the look has.
 
 mod clauses;
 mod protocol;
@@ -47,7 +47,7 @@ pub struct Marks {
     pub writers: Vec<u8>,
     /// How many calls the worker makes whose marks these are.
     pub calls: u8,
-    /// How many tasks another one is granted. (What he remembers concerns nobody else.)
+    /// How many tasks the other worker is granted. (What it remembers concerns no other session.)
     pub granted_to_others: u8,
     /// Whether a state tells if marks move while others have ids.
     pub tells: bool,
@@ -174,13 +174,13 @@ pub struct State {
     other: Other,
     /// A call has begun behind something that its look had shown it.
     missed: bool,
-    /// There was a look while nobody had an id.
+    /// There was a look while no transaction had an id.
     quiet: bool,
     /// A mark has moved, and there was none.
     moved_beside_others: bool,
 }
 
-/// Who does what.
+/// What each does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `session::assign_transaction_id`.
@@ -209,9 +209,9 @@ pub enum Step {
     Abort,
     /// A savepoint before its grants is; it goes on.
     RollBackTo,
-    /// Another worker takes what he finds first, or what he finds when that is locked.
+    /// The other worker takes what it finds first, or what it finds when that is locked.
     GrantToOther(usize),
-    /// He commits.
+    /// It commits.
     CommitOther,
     /// Or does not.
     AbortOther,

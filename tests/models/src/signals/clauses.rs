@@ -5,46 +5,50 @@
 pub enum Clause {
     /// A counter that is busy is passed over, and a signal left for it (`signal::apply`).
     PassOverBusy,
-    /// Whoever has touched a counter looks before he commits (`commit::before_commit`).
+    /// A transaction that has touched a counter looks before it commits (`commit::before_commit`).
     LookBeforeCommit,
-    /// He has a sign before he looks (`Steps::next`).
+    /// It has a sign before it looks (`Steps::next`).
     SignBeforeLook,
-    /// So does who has only left a signal.
+    /// So does one that has only left a signal.
     SignOfSignal,
-    /// Who has the counter has another sign than who has not (`commit::mode`).
+    /// The holder of the counter has another sign than the others (`commit::mode`).
     SignOfHolder,
-    /// Who commits with everything counted has the sign to himself (case 2).
+    /// A transaction that commits with everything counted has the sign to itself (case 2).
     OnlyOne,
-    /// He counts once more when he has.
+    /// It counts once more when it has.
     CountAmongOthersEnds,
-    /// Who leaves the rest to the holder of the counter has asked whether he is past his look (case 3).
+    /// A transaction that leaves the rest to the holder of the counter has asked whether the holder is past its look
+    /// (case 3).
     AskForHolder,
-    /// And asked before he tried the counter.
+    /// And it has asked before it tried the counter.
     AskBeforeTrying,
     /// The look sees signals that are not committed (`unsent::look`).
     DirtySignals,
-    /// And the lower version of a counter that somebody is changing.
+    /// And the lower version of a counter that another transaction is changing.
     LowestVersion,
     /// Signs are freed when the commit is visible.
     SignsOutliveCommit,
-    /// Who naps has no sign.
+    /// A transaction that naps has no sign.
     NoSignWhileWaiting,
-    /// Whoever locks a counter looks, too, whatever for (`store::live`, `fold::try_lock_and_count`).
-    WhoeverLocksLooks,
+    /// A transaction that locks a counter looks, too, whatever the lock is for (`locks::live`,
+    /// `fold::try_lock_and_count`).
+    EachLockLooks,
     /// A counter is noted for the look as soon as it is counted down, not after all others (`blocked::change`).
     NotedAtOnce,
-    /// A rollback of who had touched a counter wakes somebody to count (`store::touched`).
+    /// A rollback of a transaction that had touched a counter wakes a session to count (`ends::touched`).
     RollbackWakes,
-    /// Who has left a signal to the holder of the counter wakes somebody, too, once his commit is visible. The holder may
-    /// have been rolled back meanwhile, and whom that has woken has not seen the signal (`Steps::left_to_holder`).
+    /// A transaction that has left a signal to the holder of the counter wakes a session, too, once its commit is
+    /// visible. The holder may have been rolled back meanwhile, and the session that this has woken has not seen the
+    /// signal (`Steps::left_to_holder`).
     LeavingWakes,
     /// The counter is locked first, and its signals are taken with a newer snapshot (`fold::try_lock_and_count`).
     LockBeforeTake,
     /// The look reads signals before counters.
     SignalsBeforeCounters,
-    /// Signals that somebody is removing do not count as sent; they are in his version of the counter.
+    /// Signals that are just being removed do not count as sent; they are in the version of the counter that the
+    /// remover has made.
     DoomedAreNotSent,
-    /// What there is to count is counted before anybody is asked for anything (`Steps::count`).
+    /// What there is to count is counted before any other transaction is asked for anything (`Steps::count`).
     CountFirst,
 }
 
@@ -63,14 +67,14 @@ pub const NEEDED: [Clause; 17] = [
     Clause::LowestVersion,
     Clause::SignsOutliveCommit,
     Clause::NoSignWhileWaiting,
-    Clause::WhoeverLocksLooks,
+    Clause::EachLockLooks,
     Clause::NotedAtOnce,
     Clause::RollbackWakes,
     Clause::LeavingWakes,
 ];
 
-/// Those that can go, each by itself, and nothing is lost: whoever counts looks once more after that, later than all who
-/// may have been misled by what he was just doing, and counts what the first attempt has missed. They spare that second
-/// round, and the proof does not need to speak of it.
+/// Those that can go, each by itself, and nothing is lost: the transaction that counts looks once more after that,
+/// later than all those that may have been misled by what it was just doing, and counts what the first attempt has
+/// missed. They spare that second round, and the proof does not need to speak of it.
 pub const SPARED: [Clause; 4] =
     [Clause::LockBeforeTake, Clause::SignalsBeforeCounters, Clause::DoomedAreNotSent, Clause::CountFirst];

@@ -1,19 +1,20 @@
-//! Deferred signals, and who counts them: `src/settle` (`signal.rs`, `fold.rs`, `unsent.rs`, `commit.rs`),
-//! `src/store/blocked.rs`, `src/store/touched.rs`.
+//! Deferred signals, and which transaction counts them: `src/settle` (`signal.rs`, `fold.rs`, `unsent.rs`,
+//! `commit.rs`), `src/store/blocked.rs`, `src/ends/touched.rs`.
 //!
-//! Some return tasks that others wait for, at the same time; one locks a counter for something else (`add_dependencies`,
-//! for instance); transactions are rolled back, and what they did is done once more; one may stay open for ever. Whom a
-//! rollback wakes counts what he finds. Nobody else calls any more.
+//! Some transactions return tasks that others wait for, at the same time. One locks a counter for something else
+//! (`add_dependencies`, for instance). Transactions are rolled back, and what they did is done once more; one may stay
+//! open for ever. The session that a rollback wakes counts what it finds. There are no other calls.
 //!
-//! **What must hold:** each end is counted once, by whoever commits. When all that can commit have, whatever has nothing
-//! left to wait for is free. And nobody waits for a transaction that stays open.
+//! **What must hold:** each end is counted once, by a transaction that commits. When all that can commit have, whatever
+//! has nothing left to wait for is free. And no transaction waits for one that stays open.
 //!
-//! *The database.* What a transaction writes is seen by others with its commit, and by those who read with a dirty snapshot
-//! at once. Who updates or locks a row has it until his end; who commits is seen first, and gives his locks of the lock
-//! manager up then. A statement that takes rows with SKIP LOCKED takes each in one instant.
+//! *The database.* What a transaction writes is seen by others with its commit, and by those that read with a dirty
+//! snapshot at once. A transaction that updates or locks a row has it until its end. When it commits, that is seen
+//! first, and it gives its locks of the lock manager up then. A statement that takes rows with SKIP LOCKED takes each
+//! in one instant.
 //!
 //! *What is left out:* the sign that stands for many counters; tidying where signals pile up; giving up after five
-//! seconds, and PREPARE TRANSACTION, after which nobody counts before somebody calls.
+//! seconds, and PREPARE TRANSACTION, after which nothing is counted before the next call.
 
 mod clauses;
 mod protocol;
@@ -48,9 +49,9 @@ pub enum Role {
 pub struct Signals {
     /// What is left out of it.
     pub without: Option<Clause>,
-    /// Who is there.
+    /// The transactions.
     pub roles: Vec<Role>,
-    /// Those of the children that complete by themselves, and who waits for them.
+    /// Those of the children that complete by themselves, and which wait for them.
     pub spontaneous: BTreeMap<Child, Set>,
     /// How many transactions are rolled back.
     pub rollbacks: u8,
@@ -134,7 +135,7 @@ impl Signals {
 struct Counter {
     /// `remaining`, as committed; `None` once the row is gone.
     committed: Option<u8>,
-    /// Who has it locked, and what he has made of it, if anything.
+    /// Which transaction has it locked, and what that has made of it, if anything.
     holder: Option<usize>,
     changed: Option<Option<u8>>,
 }
@@ -145,9 +146,9 @@ struct Signal {
     child: Child,
     ended: u8,
     lost: bool,
-    /// Who has left it, unless he has committed.
+    /// Which transaction has left it, unless that has committed.
     by: Option<usize>,
-    /// Who has removed it, and has not committed.
+    /// Which transaction has removed it, and has not committed.
     taken: Option<usize>,
 }
 
@@ -173,13 +174,13 @@ const ONLY: u8 = 4;
 /// What counting is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fold {
-    /// `fold::some`, of somebody who was woken.
+    /// `fold::some`, of a session that was woken.
     Collect,
     /// `Steps::count`.
     First,
     /// After the question for the holder.
     Asked,
-    /// With the sign to himself.
+    /// With the sign to itself.
     Only,
 }
 
@@ -247,14 +248,14 @@ pub struct State {
     signals: Vec<Signal>,
     backends: Vec<Backend>,
     rollbacks: u8,
-    /// Somebody is to look (`wake::somebody_to_look`).
+    /// A session is to look (`wake::somebody_to_look`).
     woken: bool,
 }
 
-/// Who does what.
+/// What each does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The call begins: it has removed live rows and seen the edges (`signal::deltas`), or somebody was woken.
+    /// The call begins: it has removed live rows and seen the edges (`signal::deltas`), or its session was woken.
     Begin(usize),
     /// `blocked::count_one`: the next counter is counted down, or found busy.
     CountOne(usize),

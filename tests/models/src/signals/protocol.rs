@@ -38,7 +38,7 @@ impl Protocol for Signals {
             let next = match backend.at {
                 At::Idle => match self.roles[b] {
                     Role::Return(_) | Role::Lose(_) => Some(Step::Begin(b)),
-                    // It waits for nobody here: who has to wait is the same as who begins later.
+                    // It waits for no other here: to have to wait is the same as to begin later.
                     Role::Lock(child) => state.can_lock(b, child).then_some(Step::Begin(b)),
                     Role::Collect => state.woken.then_some(Step::Begin(b)),
                 },
@@ -196,15 +196,15 @@ impl Protocol for Signals {
     fn left_lying(&self, end: &State) -> Option<&'static str> {
         let waits = |b: &Backend| !matches!(b.at, At::Idle | At::Over | At::StaysOpen);
         if end.backends.iter().any(waits) {
-            return Some("somebody waits for a transaction that stays open");
+            return Some("a transaction waits for one that stays open");
         }
         let lies = (0..end.counters.len()).any(|child| {
             let (all, ended) = self.dependencies(end, child as Child);
             let Counter { committed, holder, .. } = end.counters[child];
             let over = all > 0 && all == ended || self.is_lost(end, child as Child);
-            // Whoever has the counter in a transaction that stays open looks when it ends.
+            // A transaction that has the counter and stays open looks when it ends.
             over && committed.is_some() && holder.is_none()
         });
-        lies.then_some("a task has nothing left to wait for, and nobody counts that")
+        lies.then_some("a task has nothing left to wait for, and no transaction counts that")
     }
 }

@@ -200,7 +200,7 @@ impl Signals {
             if state.can_lock(b, child) {
                 state.counters[child as usize].holder = Some(b);
                 state.backends[b].locked |= 1 << child;
-                if self.has(Clause::WhoeverLocksLooks) || fold != Fold::Collect {
+                if self.has(Clause::EachLockLooks) || fold != Fold::Collect {
                     state.backends[b].touch(child, Touch::Locked);
                 }
             }
@@ -272,7 +272,7 @@ impl Signals {
             }
             Role::Lock(child) => {
                 state.counters[child as usize].holder = Some(b);
-                if self.has(Clause::WhoeverLocksLooks) {
+                if self.has(Clause::EachLockLooks) {
                     state.backends[b].touch(child, Touch::Locked);
                 }
                 state.backends[b].at = At::Open;

@@ -1,5 +1,5 @@
 //! No cycles by suspensions: `src/returns/suspend.rs` (`link`, `check_cycles`), `src/insert/edges.rs` (`lock_stored`),
-//! `src/store/order.rs`, `src/store/guard.rs`.
+//! `src/locks/order.rs`, `src/locks/guard.rs`.
 //!
 //! Held tasks are suspended for others, while other calls insert tasks between them. All that is stored would close one cycle.
 //!

@@ -32,7 +32,7 @@ pub enum Clause {
     SuspendedIsFreed,
     /// A transaction that has touched the counter looks before it commits (`commit::before_commit`).
     LookBeforeCommit,
-    /// A rollback of a transaction that has touched the counter wakes a call that looks (`store::touched`).
+    /// A rollback of a transaction that has touched the counter wakes a call that looks (`ends::touched`).
     RollbackWakes,
 }
 

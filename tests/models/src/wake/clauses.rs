@@ -7,27 +7,27 @@ pub enum Clause {
     RegisterBeforeLook,
     /// It resets its latch before it looks (`Waiter::before_look`).
     ResetBeforeLook,
-    /// Whoever wakes makes the list again, for those who were just leaving (`latch::wake_among`).
+    /// A backend that wakes others makes the list again, for those that were just leaving (`latch::wake_among`).
     ListAgain,
-    /// Who leaves hands on a wake-up that he has not used (`wake::hand_on`).
+    /// A waiter that leaves hands on a wake-up that it has not used (`wake::hand_on`).
     HandOnWakeUp,
-    /// He gives up his registrations before he looks for it.
+    /// It gives up its registrations before it looks for that.
     UnregisterBeforeThat,
-    /// Who takes all that he wanted wakes one for what is left.
+    /// A waiter that takes all that it wanted wakes one for what is left.
     HandOnRest,
-    /// Who is ended by an error hands on, too (`waiters::give_up`).
+    /// A waiter that is ended by an error hands on, too (`waiters::give_up`).
     ErrorHandsOn,
-    /// A rollback of who has taken a task wakes one for it (`notes::TAKEN`).
+    /// A rollback of a backend that has taken a task wakes one for it (`notes::TAKEN`).
     RollbackWakes,
-    /// So does the end of who had locked one that is still there (`notes::HELD`).
+    /// So does the end of a transaction that had locked a task that is still there (`notes::HELD`).
     EndOfLockWakes,
     /// One is woken once the locks of the lock manager are released (`Listener::unlocked`).
     PayAfterLocks,
-    /// Who was woken for any action, and has found nothing, passes it on (`wake::pass_on`).
+    /// A waiter that was woken for any action, and has found nothing, passes it on (`wake::pass_on`).
     PassOn,
     /// A wake-up that comes before the look counts, too, though the look forgets it (`Waiter::before_look`).
     NoticeBeforeReset,
-    /// Who was woken already is passed over for another one (`latch::set_latch`).
+    /// A waiter that was woken already is passed over for another one (`latch::set_latch`).
     PassOverWoken,
 }
 

@@ -1,13 +1,14 @@
 //! Sleeping and waking: `src/wake`, `src/pg/latch.rs`, and the calls that sleep (`src/verbs/own.rs`, `wait.rs`).
 //!
-//! Some wait for a task; others insert tasks, are granted some, or lock one for something else, and commit or not. Calls
-//! that wait may be cancelled, and their time may be up.
+//! Some calls wait for a task; other transactions insert tasks, are granted some, or lock one for something else, and
+//! commit or not. Calls that wait may be cancelled, and their time may be up.
 //!
-//! **What must hold:** when nobody does anything any more, nobody sleeps while there is a task that he could be granted. No
-//! sleeper looks by himself here: whatever he gets he was woken for.
+//! **What must hold:** when no backend can do anything any more, no call sleeps while there is a task that it could be
+//! granted. A call that sleeps does not look by itself here: it was woken for whatever it gets.
 //!
-//! *The database.* A commit is seen in one instant, the locks of the lock manager are released in a later one. A latch is
-//! read and set in two. A list of those who are registered is made in one; whoever is in it may be gone when his turn comes.
+//! *The database.* A commit is seen in one instant, the locks of the lock manager are released in a later one. A latch
+//! is read and set in two. A list of those that are registered is made in one; a backend of the list may be gone when
+//! its turn comes.
 //!
 //! *What is left out:* times, which [`tender`](crate::tender) has. What Postgres does to a latch in the middle of a look is made up for by
 //! short sleeps, which `src/verbs/pace.rs` and its tests are about. Waking all (`wait_for_task`) is waking without a limit.
@@ -34,7 +35,7 @@ pub enum Role {
     WaitForAny(Action),
     /// Inserts one task.
     Insert(Action),
-    /// The same, and holds a lock of the lock manager until its end without which nobody is granted anything.
+    /// The same, and holds a lock of the lock manager until its end without which no task is granted.
     InsertWithLock(Action),
     /// Is granted a task that is there, if it is; that may be rolled back.
     Own(Action),
@@ -47,7 +48,7 @@ pub enum Role {
 pub struct Wake {
     /// What is left out of it.
     pub without: Option<Clause>,
-    /// Who is there.
+    /// The backends.
     pub roles: Vec<Role>,
     /// The actions of tasks that are ready in the beginning.
     pub ready: Vec<Action>,
@@ -127,7 +128,7 @@ enum Channel {
     Any,
 }
 
-/// Whom to wake: `latch::wake`, `wake_highest`, `wake_next_lower`.
+/// Which backends to wake: `latch::wake`, `wake_highest`, `wake_next_lower`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Whom {
     Last(Channel),
@@ -141,7 +142,7 @@ struct Waking {
     whom: Whom,
     limit: usize,
     woken: Set,
-    /// The latest list, whose turn it is, whether his latch was seen unset, and how many were woken before it was made.
+    /// The latest list, whose turn it is, whether its latch was seen unset, and how many were woken before it was made.
     list: Option<Vec<usize>>,
     next: usize,
     sets: bool,
@@ -155,7 +156,7 @@ struct Task {
     action: Action,
     /// As committed.
     ready: bool,
-    /// Who has it locked: granted, inserted, or only locked.
+    /// Which backend has it locked: granted, inserted, or only locked.
     by: Option<usize>,
 }
 
@@ -189,9 +190,9 @@ struct Backend {
     sees: Set,
     /// What it has been granted, has inserted or locked.
     task: Option<usize>,
-    /// Whom its end has to wake (`notes::OWED`).
+    /// Which backends its end has to wake (`notes::OWED`).
     owes: Vec<Whom>,
-    /// Whom it is waking, one after the other.
+    /// Which backends it is waking, one after the other.
     waking: Vec<Waking>,
 }
 
@@ -202,14 +203,14 @@ pub struct State {
     /// In the order in which they came.
     registered: Vec<(Channel, usize)>,
     backends: Vec<Backend>,
-    /// Who has the lock of the lock manager.
+    /// Which backend has the lock of the lock manager.
     lock: Option<usize>,
     cancels: u8,
     rollbacks: u8,
     time_outs: u8,
 }
 
-/// Who does what.
+/// What each does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `Registration::new`.
@@ -218,7 +219,7 @@ pub enum Step {
     ResetLatch(usize),
     /// The look begins: its snapshot.
     Snapshot(usize),
-    /// `claim`: takes what the snapshot shows and nobody has locked; or sleeps, if there is nothing.
+    /// `claim`: takes what the snapshot shows and no other has locked; or sleeps, if there is nothing.
     Claim(usize),
     /// A wake-up ends the sleep.
     WakeUp(usize),

@@ -165,6 +165,6 @@ impl Protocol for Wake {
         let sleeps = |b: &usize| matches!(end.backends[*b].at, At::InVain | At::Asleep);
         let idle = (0..end.backends.len()).filter(sleeps);
         let could = idle.into_iter().any(|b| end.free(b, self.action(b)).next().is_some());
-        could.then_some("somebody sleeps, and there is a task for him")
+        could.then_some("a call sleeps, and there is a task for it")
     }
 }

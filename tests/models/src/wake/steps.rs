@@ -99,7 +99,7 @@ impl Wake {
         };
     }
 
-    /// What follows when nobody is left to be woken in between.
+    /// What follows when no backend is left to be woken in between.
     pub(super) fn next(&self, state: &State, b: usize, steps: &mut Vec<Step>) {
         let backend = &state.backends[b];
         let registers_late = !self.has(Clause::RegisterBeforeLook);

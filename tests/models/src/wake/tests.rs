@@ -4,17 +4,18 @@ use super::{Clause, NEEDED, Wake};
 use crate::check::check;
 
 #[test]
-fn nobody_sleeps_while_there_is_a_task_for_him() {
+fn no_call_sleeps_while_there_is_a_task_for_it() {
     for (name, wake) in Wake::all(None) {
         let states = check(&wake).unwrap_or_else(|failure| panic!("{name}: {failure}"));
         println!("wake, {name}: {states} states");
     }
 }
 
-/// Who finds fewer latches to set than there are tasks leaves a rest, and whoever takes a task wakes the next for it. To
-/// pass over those who were woken has all be awake at once instead of one after the other.
+/// A backend that finds fewer latches to set than there are tasks leaves a rest. Each call that takes a task wakes the
+/// next one for it. Because those that were woken already are passed over, all are awake at once instead of one after
+/// the other.
 #[test]
-fn passing_over_who_was_woken_saves_time_only() {
+fn to_pass_over_calls_that_were_woken_already_only_saves_time() {
     for (name, wake) in Wake::all(Some(Clause::PassOverWoken)) {
         check(&wake).unwrap_or_else(|failure| panic!("{name}: {failure}"));
     }

@@ -1,4 +1,4 @@
-//! Edges: who may be put before or after whom, while somebody else does the same the other way round.
+//! Edges: which task may be put before or after which, while another call does the same the other way round.
 
 use super::{Op, Rules, Scene, claim, ignoring, op};
 

@@ -93,7 +93,7 @@ const MERGE: &[&str] = &[
     r#"SELECT taskq.insert_task('@l', '@x', merge_key => '@k', group_id => '@g')"#,
 ];
 
-/// Nobody with the key runs.
+/// No task with the key runs.
 const MERGE_READY: &[&str] = &[r#"SELECT taskq.insert_tasks('[
         {"id": "@p", "action": "@x", "merge_key": "@k", "group_id": "@g"},
         {"id": "@r", "action": "@x", "merge_key": "@k", "group_id": "@g"},

@@ -1,5 +1,5 @@
-//! The table: small queues, and the operations that touch the same rows of each. Whoever adds an operation adds a
-//! line; every pair of lines of a scene is tried in every order.
+//! The table: small queues, and the operations that touch the same rows of each. An operation is a line; every pair of
+//! lines of a scene is tried in every order.
 //!
 //! In a statement `@` begins the name of whatever belongs to the run (so that no run meets another one's names), and
 //! `#p` is the token for the task `@p`: that of the session itself if it was granted the task, else that of the scene.
@@ -15,16 +15,16 @@ pub struct Op {
     pub name: &'static str,
     pub sql: &'static str,
     pub kind: Kind,
-    /// What the call may do instead of all that it could do alone, because somebody is beside it whose work it does not see
-    /// or passes over. An empty text is doing nothing, and no row.
+    /// What the call may do instead of all that it could do alone, because another call is beside it whose work it does
+    /// not see or passes over. An empty text is doing nothing, and no row.
     pub passing_over: &'static [&'static str],
 }
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
-    /// Names its tasks, and waits for whoever is in its way.
+    /// Names its tasks, and waits for the transaction that is in its way.
     Names,
-    /// Waits for nobody.
+    /// Waits for no other.
     Claims,
     /// Chooses tasks by a filter, once: by what was committed when it began. What others bring in meanwhile it misses, as an
     /// UPDATE with a condition would; so beside others no serial order need give the same.
@@ -46,12 +46,12 @@ pub struct Scene {
 #[derive(Clone, Copy, PartialEq)]
 pub enum Rules {
     Serial,
-    /// There is something that upkeep has to do, whoever's call does it: it is done before the state is compared. How much of
-    /// it a claim does before it looks is bounded, and what others have locked it passes over for what comes next: so beside
-    /// others it may have done more of it than alone, whether it gets anything or not.
+    /// There is something that upkeep has to do, whichever call does it: it is done before the state is compared. How
+    /// much of it a claim does before it looks is bounded, and what others have locked it passes over for what comes
+    /// next: so beside others it may have done more of it than alone, whether it gets anything or not.
     Upkeep,
-    /// What rides on a task that is granted depends on what others have locked at that moment: where somebody was beside a
-    /// claim no serial order need give the same.
+    /// What rides on a task that is granted depends on what others have locked at that moment: where another call was
+    /// beside a claim no serial order need give the same.
     Riders,
 }
 

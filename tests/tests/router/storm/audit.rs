@@ -1,8 +1,8 @@
 //! The book against the shards: what was acknowledged is there, once, and has become what the book says.
 //!
-//! What went wrong as it happened, a token that was granted twice for example, the [`Book`](super::book::Book) has noted. Here
-//! is what shows in the end. A call of which nobody knows may have happened or not; a rule complains only where neither could
-//! be. Each has tests that give it a state or a book that is wrong ([`tests`](super::tests)).
+//! What went wrong as it happened, a token that was granted twice for example, the [`Book`](super::book::Book) has
+//! noted. Here is what shows in the end. A call whose outcome is unknown may have happened or not; a rule complains
+//! only where neither could be. Each has tests that give it a state or a book that is wrong ([`tests`](super::tests)).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -75,7 +75,7 @@ const RULES: [Rule; 9] = [
     ("one shard", is_on_one_shard),
     ("home", is_at_home),
     ("one end", ended_once),
-    ("end", ended_by_somebody),
+    ("end", ended_by_a_call),
     ("left over", is_over),
     ("tries", tries_are_counted),
     ("dependencies", dependencies_are_kept),
@@ -98,7 +98,7 @@ fn is_there(view: &View) -> Vec<String> {
 
 fn was_sent(view: &View) -> Vec<String> {
     let strays = view.tasks().filter(|(_, id, _)| !view.pages.sent.contains_key(*id));
-    strays.map(|(shard, id, _)| format!("{id} is on shard {shard}, and nobody has sent it")).collect()
+    strays.map(|(shard, id, _)| format!("{id} is on shard {shard}, and was never sent")).collect()
 }
 
 fn is_on_one_shard(view: &View) -> Vec<String> {
@@ -111,7 +111,7 @@ fn is_on_one_shard(view: &View) -> Vec<String> {
         .collect()
 }
 
-/// Whoever asks the router for a group finds all of it.
+/// A client that asks the router for a group finds all of it.
 fn is_at_home(view: &View) -> Vec<String> {
     view.tasks()
         .filter_map(|(shard, id, task)| {
@@ -127,7 +127,7 @@ fn ended_once(view: &View) -> Vec<String> {
     twice.map(|id| format!("{id} was ended as {:?}", view.accepted(id))).collect()
 }
 
-fn ended_by_somebody(view: &View) -> Vec<String> {
+fn ended_by_a_call(view: &View) -> Vec<String> {
     view.tasks()
         .filter_map(|(_, id, task)| {
             if let Some(other) = view.accepted(id).into_iter().find(|code| *code != task.code) {
@@ -135,12 +135,12 @@ fn ended_by_somebody(view: &View) -> Vec<String> {
             }
             let ends = view.ends(id);
             let asked = ends.iter().any(|(code, told)| *code == task.code && *told != Told::Refused);
-            let nobody = match task.code.as_str() {
+            let unasked = match task.code.as_str() {
                 "completed" => !asked,
                 "aborted" => !asked && !is_aborted_by_others(view, id),
                 _ => false,
             };
-            nobody.then(|| format!("{id} is {}, and nobody has done that: {ends:?}", task.code))
+            unasked.then(|| format!("{id} is {}, and no call has done that: {ends:?}", task.code))
         })
         .collect()
 }
@@ -156,7 +156,7 @@ fn is_over(view: &View) -> Vec<String> {
     left.map(|(shard, id, task)| format!("{id} is {} on shard {shard}", task.code)).collect()
 }
 
-/// A grant that somebody was told of is a try. (A move of its group does not keep how often a task was tried.)
+/// A grant that a client was told of is a try. (A move of its group does not keep how often a task was tried.)
 fn tries_are_counted(view: &View) -> Vec<String> {
     let mut granted: HashMap<&str, i64> = HashMap::new();
     for id in view.pages.granted.values() {

@@ -20,7 +20,7 @@ pub enum Told {
     Done,
     /// It was refused: nothing was done.
     Refused,
-    /// The connection broke: nobody knows.
+    /// The connection broke: what was done is unknown.
     Unknown,
 }
 
@@ -32,17 +32,17 @@ pub struct Book {
 
 #[derive(Default)]
 pub struct Pages {
-    /// Every id that somebody has sent, and whether that was acknowledged.
+    /// Every id that a client has sent, and whether that was acknowledged.
     pub sent: BTreeMap<String, bool>,
     /// Of a task, what it depends on.
     pub parents: HashMap<String, String>,
     /// Tokens that were granted.
     pub granted: BTreeMap<Uuid, String>,
-    /// Who has been granted a task, and has not sent its return, holds it until then at least.
+    /// A client that was granted a task, and has not sent its return, holds it until then at least.
     held: HashMap<String, Instant>,
     /// Returns that would end a task: by id, each code, and what was told.
     pub ends: BTreeMap<String, Vec<(String, Told)>>,
-    /// Tasks of which somebody has sent a cancellation.
+    /// Tasks of which a client has sent a cancellation.
     pub cancelled: BTreeSet<String>,
     /// What was wrong as it happened.
     pub seen: Vec<String>,
@@ -92,7 +92,7 @@ impl Book {
             pages.seen.push(format!("the token {} was granted for {other} and for {id}", grant.token));
         }
         if !pages.sent.contains_key(id) {
-            pages.seen.push(format!("{id} was granted, and nobody has sent it"));
+            pages.seen.push(format!("{id} was granted, and was never sent"));
         }
         if pages.held.get(id).is_some_and(|until| *until > Instant::now()) {
             pages.seen.push(format!("{id} was granted to two"));
@@ -104,7 +104,7 @@ impl Book {
         if let Some(parent) = pages.parents.get(id)
             && !pages.ends.contains_key(parent)
         {
-            let line = format!("{id} was granted before anybody had returned {parent}");
+            let line = format!("{id} was granted before {parent} was returned");
             pages.seen.push(line);
         }
         pages.held.insert(id.clone(), sent + LEASE);
@@ -131,7 +131,7 @@ impl Book {
         let what = match told {
             Told::Done => "returns accepted",
             Told::Refused => "returns refused",
-            Told::Unknown => "returns of which nobody knows",
+            Told::Unknown => "returns with no answer",
         };
         *pages.counts.entry(what).or_default() += 1;
     }

@@ -2,9 +2,9 @@
 //! sessions are terminated, shards are closed, and groups move. What each client asked and was told is in one [`book`]; in the end
 //! the shards must agree with it:
 //!
-//! * what was acknowledged as inserted is there, on one shard, and settled; what nobody sent is not
+//! * what was acknowledged as inserted is there, on one shard, and settled; what was never sent is not
 //! * a task has ended once, in the way in which a token said so; a token that was used is refused, and none is granted twice
-//! * nobody is granted a task while another one holds it, or before those that it depends on have been returned
+//! * no client is granted a task while another one holds it, or before those that it depends on have been returned
 //! * a child is there if its parent's return was accepted; what depends on something still does, also where its group has moved
 //! * all of a group is on the shard where the router looks for it
 //! * `taskq.check()` finds nothing on any shard

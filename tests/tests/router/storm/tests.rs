@@ -108,14 +108,14 @@ fn what_was_acknowledged_and_is_gone() {
 }
 
 #[test]
-fn what_nobody_knows_may_be_there_or_not() {
+fn a_call_without_an_answer_may_have_been_done_or_not() {
     let mut world = World::sound();
     world.book.sending(&[("lost".to_owned(), None)]);
     assert_eq!(world.audit(), [""; 0]);
     world.shards[0].insert("lost".to_owned(), Task { code: "pending".to_owned(), ..Task::default() });
     world.perform("lost", "completed");
     assert_eq!(world.audit(), [""; 0]);
-    // A return of which nobody knows has ended the task, or has not and another one has.
+    // A return without an answer has ended the task, or has not and another one has.
     world.insert(0, "t", None);
     let first = world.own("t");
     world.give(&first, "aborted", Told::Unknown);
@@ -126,7 +126,7 @@ fn what_nobody_knows_may_be_there_or_not() {
 }
 
 #[test]
-fn what_nobody_has_sent() {
+fn a_task_that_was_never_sent() {
     let mut world = World::sound();
     world.shards[0].insert("stray".to_owned(), Task { code: "aborted".to_owned(), ..Task::default() });
     world.book.cancelling("stray");
@@ -172,16 +172,16 @@ fn an_acknowledged_end_that_is_lost() {
 }
 
 #[test]
-fn an_end_that_nobody_has_asked_for() {
+fn an_end_without_a_call() {
     for code in ["completed", "aborted"] {
         let mut world = World::sound();
         world.insert(0, "t", None);
         world.task("t").code = code.to_owned();
-        world.is_found(&format!("end: t is {code}, and nobody has done that"));
+        world.is_found(&format!("end: t is {code}, and no call has done that"));
         // A return that was refused has done nothing.
         let grant = world.own("t");
         world.give(&grant, code, Told::Refused);
-        world.is_found(&format!("end: t is {code}, and nobody has done that"));
+        world.is_found(&format!("end: t is {code}, and no call has done that"));
     }
 }
 
@@ -201,7 +201,7 @@ fn an_abort_without_a_reason() {
     };
     assert_eq!(world("aborted", false).audit(), [""; 0]);
     assert_eq!(world("completed", true).audit(), [""; 0]);
-    world("completed", false).is_found("end: d is aborted, and nobody has done that");
+    world("completed", false).is_found("end: d is aborted, and no call has done that");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_grant_that_is_lost() {
     let mut world = World::sound();
     world.task("s").tries = 0;
     world.is_found("tries: s was granted 1 times, and counts 0");
-    // One of which nobody was told is a try, too.
+    // One of which no client was told is a try, too.
     world.task("s").tries = 5;
     assert_eq!(world.audit(), [""; 0]);
 }
@@ -266,7 +266,7 @@ fn a_grant_of_what_has_ended_or_was_never_sent() {
     world.is_found("s was granted, and had ended");
     let world = World::sound();
     world.book.granted(&grant("stray"), Instant::now());
-    world.is_found("stray was granted, and nobody has sent it");
+    world.is_found("stray was granted, and was never sent");
 }
 
 #[test]
@@ -276,5 +276,5 @@ fn a_dependency_that_was_started_early() {
     world.insert(1, "d", Some("c"));
     world.perform("d", "completed");
     world.perform("c", "completed");
-    world.is_found("d was granted before anybody had returned c");
+    world.is_found("d was granted before c was returned");
 }

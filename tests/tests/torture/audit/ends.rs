@@ -14,7 +14,7 @@ pub fn left_over(view: &View) -> Vec<String> {
     found
 }
 
-/// What a client was told about the end of a task is what the database says: so nobody else was told another end.
+/// What a client was told about the end of a task is what the database says: so no other client was told another end.
 pub fn are_there(view: &View) -> Vec<String> {
     let mut found = Vec::new();
     for return_ in view.returns().filter(|return_| return_.is_accepted() && view.is_strict(return_.task)) {
@@ -45,7 +45,7 @@ fn told(one: &Try) -> String {
     format!("{} {:?}", one.outcome, one.status)
 }
 
-/// Whoever waited for the end of a task was told the one that it has.
+/// A client that waited for the end of a task was told the one that it has.
 pub fn were_seen(view: &View) -> Vec<String> {
     let mut found = Vec::new();
     for call in view.calls.iter().filter(|call| call.fate == Fate::Done) {
@@ -80,7 +80,7 @@ pub fn are_known(view: &View) -> Vec<String> {
                 _ => None,
             },
             "cancelled" => because_of_a_cancel(view, &one.task, one.status.as_deref()),
-            // Nobody said why where the last try was used up.
+            // The worker did not say why where the last try was used up.
             _ if one.outcome == "aborted"
                 && one.status.as_deref().is_some_and(|status| status.starts_with("all ")) =>
             {
@@ -111,7 +111,7 @@ pub fn are_known(view: &View) -> Vec<String> {
 fn unexplained(view: &View, task: &Task) -> Option<String> {
     let spec = view.specs.get(task.id.as_str())?;
     let Some(status) = task.status.as_deref() else {
-        return (!spec.spontaneous || task.code != "completed").then(|| "nobody says why".to_owned());
+        return (!spec.spontaneous || task.code != "completed").then(|| "no status says why".to_owned());
     };
     if let Some(name) = quoted(status, "dependency \"").filter(|_| status.ends_with(" aborted")) {
         return (!lost(view, task, name, On::Completed))
@@ -133,7 +133,7 @@ fn unexplained(view: &View, task: &Task) -> Option<String> {
             .map_or(task.tries, |leader| leader.tries.max(task.tries));
         return (tries < most).then(|| format!("only {} of {most} tries are used up", task.tries));
     }
-    // Who rides on another ends with it.
+    // A rider ends with its leader.
     let performer = task.merged_into.as_deref().unwrap_or(&task.id);
     because_of_a_return(view, performer, Some(status), None).and_then(|problem| {
         because_of_a_cancel(view, &task.id, Some(status))

@@ -42,7 +42,7 @@ pub fn inserted(view: &View) -> Vec<String> {
         }
     }
     let unknown = view.state.tasks.keys().filter(|id| !asked.contains_key(id.as_str()) && !id.contains('@'));
-    found.extend(unknown.map(|id| format!("{id} is there, and nobody has inserted it")));
+    found.extend(unknown.map(|id| format!("{id} is there, and no client has inserted it")));
     found
 }
 

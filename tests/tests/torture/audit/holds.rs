@@ -13,7 +13,10 @@ pub fn stale_tokens(view: &View) -> Vec<String> {
     for return_ in view.returns().filter(|return_| return_.is_accepted()) {
         let name = &return_.call.name;
         let Some(place) = view.by_token.get(&return_.token) else {
-            found.push(format!("{name} has returned {} with a token that nobody was granted", return_.task));
+            found.push(format!(
+                "{name} has returned {} with a token that no client was granted",
+                return_.task
+            ));
             continue;
         };
         let ours = &view.performances[*place];

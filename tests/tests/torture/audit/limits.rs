@@ -1,7 +1,7 @@
 //! Of one task, one merge key, one action or one group no more are performed at once than may be.
 //!
-//! A performance surely lasts from the moment its holder was told of it until its deadline, or until somebody sent what may
-//! end it. A grant is one too many if those that surely lasted for the whole of its call leave no room for it.
+//! A performance surely lasts from the moment its holder was told of it until its deadline, or until a client sent what
+//! may end it. A grant is one too many if those that surely lasted for the whole of its call leave no room for it.
 
 use std::collections::HashMap;
 

@@ -13,8 +13,8 @@ pub struct Performance<'a> {
     pub token: Uuid,
     pub number: i32,
     pub call: &'a Call,
-    /// Until then nobody but its holder can have been entitled to the task, by all that is known: neither its deadline had
-    /// passed nor had anybody sent anything that could end it.
+    /// Until then no client but its holder can have been entitled to the task, by all that is known: neither its
+    /// deadline had passed nor had a client sent anything that could end it.
     pub sure_until: Time,
 }
 
@@ -72,7 +72,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether nobody has replaced, retried, reset or deleted the task, or may have: it has one life, and is kept.
+    /// Whether no client has replaced, retried, reset or deleted the task, or may have: it has one life, and is kept.
     pub fn is_strict(&self, task: &str) -> bool {
         family(task).is_some_and(|family| !self.upset.contains(&family)) && !self.is_fleeting(task)
     }

@@ -104,7 +104,8 @@ async fn main() -> Result<(), Error> {
     let third = pool.link.lease / 3;
     let mut beats = interval_at(Instant::now() + third, third);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // Whether it is over is asked of `late`: the time may run out while another branch is at work, which nobody hears of.
+    // Whether it is over is asked of `late`: the time may run out while another branch is at work, and no branch hears
+    // of it.
     let mut grace_over = pin!(sleep(Duration::MAX / 4));
     let mut late = false;
     while !stopping || owning.is_some() || !pool.held.is_empty() {
@@ -113,7 +114,7 @@ async fn main() -> Result<(), Error> {
             && room > 0
             && let Some(mut queue) = waiter.take()
         {
-            // Beside the loop: whoever drops the call may drop a grant that is on its way.
+            // Beside the loop: to drop the call may drop a grant that is on its way.
             owning = Some(tokio::spawn(async move {
                 let tasks = queue.own_many(room as i32).await;
                 (queue, tasks)

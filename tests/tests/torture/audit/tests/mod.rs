@@ -22,7 +22,7 @@ fn a_task_that_was_acknowledged_and_is_gone() {
 }
 
 #[test]
-fn a_task_of_a_refused_call_and_one_of_nobody() {
+fn a_task_of_a_refused_call_and_one_of_no_call() {
     let mut world = sound();
     world.insert(Fate::Refused, &[spec("3.0", &[])]);
     world.perform("3.0", "completed");
@@ -129,8 +129,8 @@ fn an_acknowledged_grant_that_is_not_there() {
 }
 
 #[test]
-fn a_try_that_nobody_was_granted() {
-    for actor in ["c-1", "nobody"] {
+fn a_try_that_no_client_was_granted() {
+    for actor in ["c-1", "absent"] {
         let mut world = sound();
         let mut one = world.state.tries[0].clone();
         (one.actor, one.number) = (actor.to_owned(), 2);
@@ -176,7 +176,7 @@ fn two_ends_of_a_task() {
 }
 
 #[test]
-fn an_end_that_is_not_what_its_worker_was_told() {
+fn an_end_other_than_the_accepted_return_said() {
     let mut world = sound();
     world.task("1.0").code = "aborted".to_owned();
     world.is_found_by("ends are there");
@@ -189,7 +189,7 @@ fn an_end_that_is_not_what_its_worker_was_told() {
 fn an_end_for_no_reason() {
     let reasons = [
         "c-1",
-        "nobody",
+        "absent",
         "dependency \"1.1\" aborted",
         "dependency \"1.0\" aborted",
         "skipped: dependency \"1.0\" completed",
@@ -216,7 +216,7 @@ fn an_end_for_no_reason() {
 }
 
 #[test]
-fn an_end_that_somebody_saw_and_that_is_another() {
+fn an_end_other_than_the_one_that_was_seen() {
     for (code, found) in [("completed", false), ("aborted", true)] {
         let mut world = sound();
         world.call(Fate::Done, vec![Deed::Seen { task: "1.0".into(), code: code.into() }]);
@@ -265,7 +265,7 @@ fn a_token_that_is_good_after_the_next_was_granted() {
 }
 
 #[test]
-fn two_who_hold_a_task() {
+fn two_workers_that_hold_a_task() {
     let mut world = sound();
     world.insert(Fate::Done, &[spec("3.0", &[])]);
     world.own_one("3.0");

@@ -1,0 +1,57 @@
+//! One element of a JSON array, read with serde straight from its text.
+
+mod arrays;
+mod awaited;
+mod link;
+mod read;
+mod returned;
+mod task;
+
+pub(super) use arrays::elements;
+pub(crate) use arrays::{parse_awaited, parse_children, parse_dependencies, parse_tasks};
+pub(crate) use awaited::AwaitedSpec;
+pub(crate) use link::DependencySpec;
+pub(super) use read::body_of;
+pub(crate) use returned::ReturnSpec;
+pub(super) use returned::parse_return;
+pub(super) use task::parse_task;
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::awaited::RawAwaited;
+    use super::link::RawDependency;
+    use super::returned::RawReturn;
+    use super::task::RawTask;
+    use crate::input::backoff;
+    use crate::input::keys::BACKOFF;
+    use crate::input::shape::Object;
+
+    /// The keys that serde knows, from its complaint about one that it does not.
+    fn known<'a, T: Deserialize<'a>>() -> Vec<String> {
+        let error = serde_json::from_str::<T>(r#"{"no such key": 1}"#).err().unwrap().to_string();
+        error.split('`').skip(3).step_by(2).map(str::to_owned).collect()
+    }
+
+    fn agree<'a, T: Deserialize<'a>>(object: &Object) {
+        let mut read = known::<T>();
+        let mut told: Vec<String> = object.keys.iter().map(|(key, _)| (*key).to_owned()).collect();
+        read.sort();
+        told.sort();
+        assert_eq!(read, told, "{}", object.what);
+        for (name, key) in object.otherwise {
+            assert!(told.contains(&(*key).to_owned()) && !told.contains(&(*name).to_owned()), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_keys_that_are_read_are_those_that_are_told() {
+        agree::<RawTask>(&crate::input::keys::TASK);
+        agree::<RawDependency>(&crate::input::keys::DEPENDENCY);
+        agree::<RawAwaited>(&crate::input::keys::AWAITED);
+        agree::<RawReturn>(&crate::input::keys::RETURN);
+        agree::<crate::input::unique::RawUnique>(&crate::input::keys::UNIQUE);
+        agree::<backoff::RawBackoff>(&BACKOFF);
+    }
+}

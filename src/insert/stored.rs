@@ -1,0 +1,161 @@
+//! The stored tasks that a call names: found, and locked.
+
+use std::collections::{HashMap, HashSet};
+
+use super::new::NewTask;
+use crate::error::{Refusal, Result};
+use crate::input::Reference;
+use crate::locks::{self, Idle, LockStrength, guard};
+use crate::number::TaskNo;
+use crate::rights;
+use crate::settle::fold;
+use crate::state::Outcome;
+use crate::store::live::Live;
+use crate::store::numbers;
+
+/// What a call knows of the stored tasks that it refers to.
+pub(crate) struct Stored {
+    /// Of those that are there, by id.
+    pub(super) numbers: HashMap<String, TaskNo>,
+    /// The rows of those that have not settled, locked.
+    pub(super) live: HashMap<TaskNo, Live>,
+    /// How the others ended.
+    pub(super) outcomes: HashMap<TaskNo, Outcome>,
+    /// Ids that the call's dependencies name, as opposed to ids it replaces.
+    referred: HashSet<String>,
+    guarded: bool,
+}
+
+/// Finds and locks the stored tasks that a call names: those that its tasks are to wait for against
+/// settling, those that are to wait for its tasks or are replaced against any change.
+///
+/// A call that links stored tasks in both directions may close a cycle through them and takes the graph
+/// guard first, unless it is of a caller who may not have stored tasks wait. (Edges only from stored tasks to new ones, or only from new ones to stored, cannot: a new
+/// task then has no way in or no way out.)
+///
+/// `watched` are tasks that hold keys of new ones: they may be replaced, and dependencies may come to name
+/// them.
+pub(super) fn lock_stored(
+    tasks: &[NewTask],
+    outside: &[String],
+    replaced: &[&str],
+    watched: &[String],
+) -> Result<Stored> {
+    let outside_set: HashSet<&str> = outside.iter().map(String::as_str).collect();
+    let named = |list: fn(&NewTask) -> &Vec<Reference>| -> HashSet<String> {
+        let ids = tasks.iter().flat_map(list).map(|reference| &reference.id);
+        ids.filter(|id| outside_set.contains(id.as_str())).cloned().collect()
+    };
+    let waited_for = named(|t| &t.spec.depends_on);
+    let signalled = named(|t| &t.spec.to_signal_after);
+    if !signalled.is_empty() {
+        rights::check_blocking()?;
+    }
+    let both_ways = (!waited_for.is_empty() && !signalled.is_empty())
+        || (!watched.is_empty() && tasks.iter().any(|t| !t.spec.to_signal_after.is_empty()));
+    let guarded = both_ways && rights::may_block();
+    // Those with a unique key may yet be left out.
+    let plain = || tasks.iter().filter(|task| task.spec.unique.is_none());
+    let by_plain = plain().flat_map(|task| &task.spec.to_signal_after).map(|other| other.id.as_str());
+    let replaced_by_plain =
+        if replaced.is_empty() { vec![] } else { plain().map(|t| t.id.as_str()).collect() };
+    let idle = [
+        Idle { ids: by_plain.filter(|id| outside_set.contains(id)).collect(), refusal: has_begun },
+        Idle { ids: replaced_by_plain, refusal: is_replaced },
+    ];
+    idle.iter().try_for_each(Idle::look)?;
+    if guarded {
+        guard();
+    }
+    let ids: Vec<&str> =
+        outside.iter().chain(watched).map(String::as_str).chain(replaced.iter().copied()).collect();
+    let mut stored = Stored {
+        numbers: numbers::by_id(&ids),
+        live: HashMap::new(),
+        outcomes: HashMap::new(),
+        referred: waited_for.union(&signalled).chain(watched).cloned().collect(),
+        guarded,
+    };
+    let strength = if signalled.is_empty() && replaced.is_empty() && watched.is_empty() {
+        LockStrength::KeyShare
+    } else {
+        LockStrength::Update
+    };
+    if replaced.is_empty() {
+        stored.lock(&idle, strength, LockStrength::KeyShare)?;
+        return Ok(stored);
+    }
+    // What is replaced goes, also if it is settled; and if all that it waits for has ended, it has ended before.
+    let lock = || {
+        stored.lock(&idle, strength, LockStrength::Update)?;
+        Ok(std::mem::take(&mut stored.live))
+    };
+    let live = fold::locked(lock, |live| live)?;
+    Ok(Stored { live, ..stored })
+}
+
+impl Stored {
+    fn lock(&mut self, idle: &[Idle], strength: LockStrength, of_settled: LockStrength) -> Result<()> {
+        let ids: Vec<String> = self.numbers.keys().cloned().collect();
+        if !ids.is_empty() {
+            let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+            (self.numbers, self.live, self.outcomes) = locks::lock_any(&ids, idle, strength, of_settled)?;
+        }
+        Ok(())
+    }
+
+    /// Looks again where the tasks are; their rows, or the rows that took their place, are ours already.
+    pub(super) fn refresh(&mut self) -> Result<()> {
+        self.lock(&[], LockStrength::Update, LockStrength::KeyShare)
+    }
+
+    /// Adds tasks of the call that turned out to be stored already (`on_conflict => 'skip'`).
+    pub(super) fn look_up(&mut self, ids: &[&str]) -> Result<()> {
+        if !self.guarded && rights::may_block() {
+            guard();
+            self.guarded = true;
+        }
+        self.numbers.extend(numbers::by_id(ids));
+        self.referred.extend(ids.iter().map(|id| (*id).to_owned()));
+        self.lock(&[], LockStrength::Update, LockStrength::KeyShare)
+    }
+
+    /// Whether a dependency names it, and it is gone.
+    pub(super) fn has_lost(&self, id: &str) -> bool {
+        self.referred.contains(id) && self.find(id).is_none()
+    }
+
+    /// The number of a stored task that a dependency names; `None` if it is gone.
+    pub(super) fn find(&self, id: &str) -> Option<TaskNo> {
+        let number = *self.numbers.get(id).filter(|_| self.referred.contains(id))?;
+        (self.live.contains_key(&number) || self.outcomes.contains_key(&number)).then_some(number)
+    }
+
+    /// Whether cycles through stored tasks are possible.
+    pub(super) fn guarded(&self) -> bool {
+        self.guarded
+    }
+
+    /// Forgets a task that this call has removed.
+    pub(crate) fn forget(&mut self, id: &str) -> Option<(TaskNo, Option<Live>)> {
+        let number = self.numbers.remove(id)?;
+        self.outcomes.remove(&number);
+        Some((number, self.live.remove(&number)))
+    }
+}
+
+/// What is said of a task in progress that is to get a dependency.
+pub(crate) fn has_begun(id: &str) -> Refusal {
+    cannot_wait(id, "in progress")
+}
+
+/// What is said of a task in this state that is to get a dependency.
+pub(super) fn cannot_wait(id: &str, state: &str) -> Refusal {
+    let hint = "Only a pending task that no worker owns can get a dependency.";
+    Refusal::state(id, state, "cannot be made to wait", hint)
+}
+
+/// What is said of a task in progress that is to be replaced.
+pub(super) fn is_replaced(id: &str) -> Refusal {
+    locks::held(id, "cannot be replaced", "Wait until it is returned, or cancel it first.")
+}

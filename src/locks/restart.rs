@@ -1,0 +1,67 @@
+//! Running a call that locks in waves: see [`order`](super::order).
+
+use super::edges::lock_edges;
+use super::forms::LockStrength;
+use super::guard::guard;
+use super::live::lock;
+use super::order::{self, Wanted};
+use super::settled::hold_outcomes;
+use crate::error::Result;
+use crate::number::TaskNo;
+use crate::pg::session::check_for_interrupts;
+use crate::pg::subtransaction;
+
+/// After so many new beginnings the call waits out of order. Each has waited for another transaction to end, so
+/// only a queue that is stormed all the while gets there.
+const MOST_ATTEMPTS: usize = 100;
+
+/// Runs a call that locks in waves. It may be run several times; what an earlier run changed is undone.
+///
+/// Each such call is a subtransaction. A transaction that makes many of them stops using them in time, and one with
+/// savepoints has none (see [`subtransaction::may_nest`]): their calls wait in the order in which they come.
+pub(crate) fn restartable<R>(call: impl Fn() -> Result<R>) -> Result<R> {
+    if order::is_under_way() || !subtransaction::may_nest() {
+        return call();
+    }
+    let mut wanted = Wanted::default();
+    for _ in 0..MOST_ATTEMPTS {
+        check_for_interrupts();
+        order::begin(wanted.clone());
+        let _over = Over;
+        let done = subtransaction::undoable(|| {
+            lock_wanted(&wanted);
+            call()
+        });
+        if let Some(result) = done {
+            return result;
+        }
+        wanted = order::end();
+    }
+    call()
+}
+
+/// Forgets the attempt, whichever way the call ends.
+struct Over;
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        order::end();
+    }
+}
+
+fn lock_wanted(wanted: &Wanted) {
+    let strength = |change: bool| if change { LockStrength::Update } else { LockStrength::KeyShare };
+    if wanted.guard {
+        guard();
+    }
+    if !wanted.live.is_empty() {
+        lock(&wanted.live.iter().copied().collect::<Vec<_>>(), strength(wanted.change_live));
+    }
+    if !wanted.settled.is_empty() {
+        let task_nos: Vec<TaskNo> = wanted.settled.iter().copied().collect();
+        hold_outcomes(&task_nos, strength(wanted.change_settled));
+    }
+    if !wanted.edges.is_empty() {
+        lock_edges(&wanted.edges.iter().copied().collect::<Vec<_>>());
+    }
+}

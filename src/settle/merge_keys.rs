@@ -1,0 +1,31 @@
+//! Merge keys of tasks whose performances have ended: others may run with them.
+
+use crate::locks::parked as locked;
+use crate::number::TaskNo;
+use crate::store::reason::{self, Reason};
+use crate::store::{aside, merge_key, parked, ready};
+
+/// Frees the keys of tasks whose performance has ended: what is parked under them is ready again, at the end of its
+/// priority. The row of a key is locked first, so that what a claim is parking under it is seen. Then all that is
+/// parked under the keys or rides on the holders is locked in one go, in the order in which calls that name these
+/// tasks lock them.
+pub(crate) fn release(holders: &[TaskNo]) {
+    let keys = merge_key::free(holders);
+    locked::lock(holders, &keys);
+    aside::release(&keys.iter().map(reason::key).collect::<Vec<_>>());
+    for key in keys {
+        ready::make_ready(&parked::release(&Reason::Key(key)));
+    }
+}
+
+/// The performances of tasks that held keys have ended without settling them: their riders are ready again.
+pub(crate) fn given_back(holders: &[TaskNo]) {
+    if holders.is_empty() {
+        return;
+    }
+    release(holders);
+    for holder in holders {
+        ready::make_ready(&parked::release(&Reason::Rides(*holder)));
+    }
+    aside::release(&holders.iter().map(|holder| reason::rides(*holder)).collect::<Vec<_>>());
+}

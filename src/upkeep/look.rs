@@ -1,0 +1,85 @@
+//! Looking for what is due.
+
+use crate::claim::marks::{self, Seen};
+use crate::pg::clock::Time;
+use crate::pg::table;
+use crate::store::by_time as due_by_time;
+use crate::store::low_ends::{self, Found};
+use crate::store::{lease, numbers, run, schedule, scheduled, settled, signal};
+use crate::wake::lately;
+
+/// What is due, by kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Due {
+    /// A deadline has passed.
+    pub(super) lease: bool,
+    /// Tasks of the actions that were asked about whose time has come.
+    pub(crate) tasks: bool,
+    /// There are signals to be counted.
+    pub(super) signal: bool,
+    /// Settled tasks whose retention is over.
+    pub(crate) expired: bool,
+    /// A schedule has a run to be inserted.
+    pub(super) schedule: bool,
+    /// Timers, suspended tasks and such as expire.
+    pub(super) by_time: bool,
+}
+
+impl Due {
+    /// Something that changes what there is to claim.
+    pub(crate) fn any(&self) -> bool {
+        self.lease || self.tasks || self.signal || self.schedule || self.by_time
+    }
+}
+
+/// Looks for what [`before_claim`] would find to do, and does nothing; moves the marks on the way.
+///
+/// One look for all kinds: the first that is due, at the low end of an index or further up where nothing is known to be
+/// below ([`low_ends`]). And what moves the low-water marks, see [`marks`].
+pub(crate) fn look(action_nos: &[i32], now: Time) -> Due {
+    let known = marks::known(action_nos);
+    let starts = low_ends::starts(action_nos, now);
+    let (found, schedule, seen) = table::look(|look| {
+        let found = Found {
+            lease: lease::first_due(look, starts.lease, now),
+            scheduled: scheduled::first_due(
+                look,
+                action_nos.iter().copied().zip(starts.scheduled.iter().copied()),
+                now,
+            ),
+            by_time: due_by_time::first_due(look, &starts.by_time, now),
+            signals: starts.signals && signal::any(look),
+            settled: settled::first_expired(look, starts.settled, now),
+        };
+        let schedule = schedule::any_due(look, now);
+        let firsts = run::first_grantable(look, known.each());
+        let part = known
+            .part
+            .map(|p| run::first_grantable_within(look, (p.action_no, p.priority), (p.from, p.to), p.most));
+        // The last position is read after the snapshot was taken: see `store::decided`.
+        (
+            found,
+            schedule,
+            Seen {
+                firsts,
+                part,
+                look: numbers::look(look),
+                xmin_of_others: look.xmin_of_others(),
+                pages: look.pages(),
+            },
+        )
+    });
+    let few = 8 * (action_nos.len() + seen.firsts.len());
+    low_ends::remember(action_nos, &starts, &found, now, (seen.pages, few));
+    marks::advance(&known, &seen);
+    let due = Due {
+        lease: found.lease.is_some(),
+        tasks: found.scheduled.iter().any(Option::is_some),
+        signal: found.signals,
+        expired: found.settled.is_some(),
+        schedule,
+        by_time: found.by_time.iter().any(Option::is_some),
+    };
+    lately::note(action_nos, due.any() || due.expired);
+    due
+}
