@@ -23,9 +23,9 @@ use pgrx::prelude::*;
 
 use super::picture::Picture;
 use crate::error::{Refusal, Result, or_throw};
+use crate::input::check_interval;
 use crate::pg::clock::length;
 use crate::pg::statement::Statement;
-use crate::spec::check_interval;
 use anchors::Anchors;
 pub(super) use html::fit_for_a_page;
 use html::{Escaped, short};
