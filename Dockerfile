@@ -1,7 +1,8 @@
 # syntax=docker/dockerfile:1
 # The official image of PostgreSQL with the extension, and its background worker, in it.
 #
-#   docker build --tag taskq --build-arg PG_MAJOR=15 .
+#   docker build --tag taskq --build-arg PG_MAJOR=15 .                              # on Debian 12
+#   docker build --tag taskq --build-arg PG_MAJOR=18 --build-arg DEBIAN=trixie .    # on Debian 13
 #   docker run --env POSTGRES_PASSWORD=secret --publish 5432:5432 taskq
 #
 # Our tests cannot make images. What it is made of is tested apart, on Debian: the package, and its installation where

@@ -21,7 +21,7 @@ SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/estimates.sql s
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
 CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell $(PG_CONFIG) --bindir)/pg_config
 
-.PHONY: all help setup build stage freeze install put install-private uninstall package deb test-deb pgxn pictures demo demo-shards test test-all lint unit-test pg-test outside-test torture torture-router test-matrix coverage mutants bench bench-peers bench-waiting bench-look bench-router clean
+.PHONY: all help setup build stage freeze install put install-private uninstall package deb test-deb reproduce-deb oci test-oci pgxn pictures demo demo-shards test test-all lint unit-test pg-test outside-test torture torture-router test-matrix coverage mutants bench bench-peers bench-waiting bench-look bench-router clean
 
 # What tools that know no more than make expect to find.
 all: build
@@ -69,19 +69,30 @@ install-private:
 uninstall: ## remove what install has put there
 	rm -f '$(DESTDIR)$(PKGLIBDIR)/taskq.so' '$(DESTDIR)$(EXTDIR)/taskq.control' '$(DESTDIR)$(EXTDIR)'/taskq--*.sql
 
-package: build ## a tar archive of the installed files, in target/
-	rm -rf $(TARGET)/package
-	$(MAKE) install DESTDIR=$(abspath $(TARGET))/package
-	tar -C $(TARGET)/package -czf $(TARGET)/taskq-$(VERSION)-pg$(PG_MAJOR).tar.gz .
-	@echo "$(TARGET)/taskq-$(VERSION)-pg$(PG_MAJOR).tar.gz"
-
-deb: ## a Debian package for the server that PG_CONFIG belongs to, in target/
+# Packages are made of what `make` has compiled for the server that PG_CONFIG belongs to; with VERSIONS='15 17 18' for those.
+package: ## a tar archive of the installed files, in target/ (VERSIONS='15 17')
 	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh deb
-	@PG_CONFIG=$(PG_CONFIG) .ci/deb.sh build
+	@PG_CONFIG=$(PG_CONFIG) .ci/deb.sh archive $(VERSIONS)
 
-test-deb: ## install the package into a fresh Debian without Rust, use it, and build it twice (root)
+deb: ## a Debian package, in target/ (VERSIONS='15 17')
+	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh deb
+	@PG_CONFIG=$(PG_CONFIG) .ci/deb.sh build $(VERSIONS)
+
+test-deb: ## install the package into a fresh Debian without Rust, and use it (VERSIONS='15 17'; root)
 	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh test-deb
-	@PG_CONFIG=$(PG_CONFIG) .ci/deb.sh test
+	@PG_CONFIG=$(PG_CONFIG) .ci/deb.sh test $(VERSIONS)
+
+reproduce-deb: ## the package of a release: built twice, in two folders, and compared (VERSIONS='15 17')
+	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh deb
+	@PG_CONFIG=$(PG_CONFIG) .ci/deb.sh reproduce $(VERSIONS)
+
+oci: ## an image for the extension volumes of CloudNativePG, an OCI layout in target/oci
+	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh deb
+	@PG_CONFIG=$(PG_CONFIG) .ci/oci.sh build $(VERSIONS)
+
+test-oci: ## the same, its digests verified, and used by a server that finds it where CloudNativePG mounts it
+	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh deb
+	@PG_CONFIG=$(PG_CONFIG) .ci/oci.sh test $(VERSIONS)
 
 pgxn: ## an archive of the committed sources for PGXN, in target/
 	@.ci/pgxn.sh

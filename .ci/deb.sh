@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
-# The Debian package postgresql-N-taskq, for the server version that PG_CONFIG belongs to.
+# The Debian package postgresql-N-taskq, and the tar archive, for the server versions that are named, else for that of the server
+# that PG_CONFIG belongs to.
 #
-#   deb.sh build    make it, and print its path: `make deb`
-#   deb.sh test     build it twice, in two folders, and compare; install it into a fresh Debian without Rust and use it
-#                   there: `make test-deb` (needs root and debootstrap)
+#   deb.sh build [VERSION...]      packages of what make has compiled, in target/: `make deb`
+#   deb.sh archive [VERSION...]    tar archives of the same files without the documentation, in target/: `make package`
+#   deb.sh test [VERSION...]       both, and: has each what belongs there, and nothing else; each package is installed into a fresh
+#                                  Debian without Rust and used there: `make test-deb` (needs root and debootstrap)
+#   deb.sh reproduce [VERSION...]  a package that names no path of this machine, built twice, in two folders, and compared:
+#                                  `make reproduce-deb`
 #
 #   SOURCE_DATE_EPOCH    the time that is written into it (default: that of the last commit)
 #   DEBFULLNAME, DEBEMAIL    who maintains the package (default: who made the last commit)
 #
 # It is laid out as Debian's packages of extensions are: the library in /usr/lib/postgresql/N/lib, control file and script
-# in /usr/share/postgresql/N/extension, the pages in /usr/share/doc. No path of this machine gets into it, and all times in
-# it are one: so the same sources and the same compiler make the same package, wherever they lie; `test` compares.
+# in /usr/share/postgresql/N/extension, the pages in /usr/share/doc. All times in it are one. PostgreSQL 15 is in Debian 12, 17 in
+# Debian 13 and 18 in the one after; 16 is in none of them, and its package is unpacked into the server of other_server.sh.
 set -euo pipefail
 
 die() {
@@ -21,21 +25,37 @@ die() {
 root=$(cd "$(dirname "$0")/.." && pwd -P)
 cd "$root"
 target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd -P)
-pg_config=${PG_CONFIG:-pg_config}
-major=$("$pg_config" --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/') || die "$pg_config does not work: set PG_CONFIG"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-package=postgresql-$major-taskq
 
 # In Debian's order 0.2.0~rc.1 comes before 0.2.0, and 0.2.0-rc.1 would come after it.
 debian_version=${version//-/\~}
 
+default_version() {
+    "${PG_CONFIG:-pg_config}" --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/' || die "pg_config does not work: set PG_CONFIG"
+}
+
+# The version for which a package is made.
+choose() {
+    major=$1
+    package=postgresql-$major-taskq
+    work=$target/deb/$major/package
+    mkdir -p "$work"
+}
+
 last_commit() { git log -1 --format="$1" 2>/dev/null || true; }
+
+# The time of all files in what is made.
+set_time() {
+    export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(last_commit %ct)}
+    [ -n "$SOURCE_DATE_EPOCH" ] || die "no commit says when it was made: set SOURCE_DATE_EPOCH"
+    umask 022
+}
 
 # --- the package -------------------------------------------------------------------------------------------------
 
-# A build of its own: the paths of this machine, of the sources and of cargo's folder, do not get into the library.
-# CARGO_TARGET_DIR is what make takes for its target, too.
-build_library() {
+# A build for a release: the paths of this machine, of the sources $1, of the build folder $2 and of cargo's folder, do not get into
+# the library. CARGO_TARGET_DIR is what make takes for its target, too.
+build_without_paths() {
     # Where several match, the last one counts: the build folder lies among the sources, or elsewhere.
     local remap="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$1=."
     # The same for what is compiled from C. Of its debugging information nothing is left in the package but the number of the
@@ -77,7 +97,7 @@ third_party_licenses() {
 
 control() {
     local libraries
-    libraries=$(cd "$stage" && mkdir debian && : >debian/control &&
+    libraries=$(cd "$work" && mkdir -p debian && : >debian/control &&
         dpkg-shlibdeps -O --ignore-missing-info -e"tree/usr/lib/postgresql/$major/lib/taskq.so" 2>/dev/null |
         sed -n 's/^shlibs:Depends=//p')
     cat <<CONTROL
@@ -108,22 +128,17 @@ documents() {
     fi
 }
 
-# Prints the path of the package, made from the sources in $1 with the build folder $2.
-build() {
+# Prints the path of the package, of the pages in the folder $1 and what was built in $2.
+package() {
     local sources=$1 built=$2 docs file
     for tool in dpkg-deb dpkg-shlibdeps strip; do
         command -v "$tool" >/dev/null || die "$tool is missing (packages dpkg-dev and binutils)"
     done
-    export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(last_commit %ct)}
-    [ -n "$SOURCE_DATE_EPOCH" ] || die "no commit says when it was made: set SOURCE_DATE_EPOCH"
-    umask 022
+    set_time
     cd "$sources"
-    build_library "$sources" "$built"
-
-    stage=$built/package
-    tree=$stage/tree
+    tree=$work/tree
     docs=$tree/usr/share/doc/$package
-    rm -rf "$stage"
+    rm -rf "$work"
     install -D -m 644 "$built/release/libtaskq.so" "$tree/usr/lib/postgresql/$major/lib/taskq.so"
     strip --strip-unneeded "$tree/usr/lib/postgresql/$major/lib/taskq.so"
     install -D -m 644 -t "$tree/usr/share/postgresql/$major/extension" "$built/stage/taskq.control" \
@@ -140,23 +155,62 @@ build() {
     find "$tree" -type d -exec chmod 755 {} +
     find "$tree" -type f -exec chmod u=rwX,go=rX {} +
     find "$tree" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
-    file=$built/${package}_${debian_version}_$(dpkg --print-architecture).deb
+    file=$work/${package}_${debian_version}_$(dpkg --print-architecture).deb
     DPKG_DEB_THREADS_MAX=1 dpkg-deb --root-owner-group -Zxz --build "$tree" "$file" >&2
+    printf '%s\n' "$file"
+}
+
+# Prints the path of the package of what make has compiled.
+build() {
+    local made file
+    made=$(.ci/compiled.sh "$major")
+    file=$(package "$root" "$(tail -n 1 <<<"$made")" | tail -n 1)
+    cp "$file" "$target/"
+    printf '%s\n' "$target/$(basename "$file")"
+}
+
+# The files, at the paths of the server that they are for; those of other_server.sh are where Debian has them.
+archive() {
+    local made pg_config built server files file lib share
+    made=$(.ci/compiled.sh "$major")
+    pg_config=$(head -n 1 <<<"$made")
+    built=$(tail -n 1 <<<"$made")
+    set_time
+    server=$target/matrix/$major/root
+    files=$work/archive
+    lib=$("$pg_config" --pkglibdir)
+    share=$("$pg_config" --sharedir)
+    rm -rf "$files"
+    install -D -m 755 "$built/release/libtaskq.so" "$files/${lib#"$server"}/taskq.so"
+    strip --strip-unneeded "$files/${lib#"$server"}/taskq.so"
+    install -D -m 644 -t "$files/${share#"$server"}/extension" "$built/stage/taskq.control" "$built/stage"/taskq--*.sql
+    file=$target/taskq-$version-pg$major.tar.gz
+    tar -C "$files" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - . | gzip -9n >"$file"
     printf '%s\n' "$file"
 }
 
 # --- the tests ---------------------------------------------------------------------------------------------------
 
-# In another folder, with a build of its own from the first crate on.
-build_twice() {
-    local first=$1 again=$target/deb/again second
-    rm -rf "$again"
-    mkdir -p "$again/sources"
-    git ls-files -z | xargs -0 cp --parents -t "$again/sources"
-    second=$(build "$again/sources" "$again/build" | tail -n 1)
-    cmp "$first" "$second" || die "built twice, it is not the same: compare $first and $second"
-    printf 'deb: built twice, in two folders: %s\n' "$(sha256sum <"$second" | cut -c 1-64)"
-    rm -rf "$again"
+# In two folders, each with a build of its own from the first crate on.
+reproduce() {
+    local folder files=()
+    pg_config=$(.ci/compiled.sh "$major" | head -n 1)
+    for folder in "$target/deb/$major/first" "$target/deb/$major/second/further"; do
+        rm -rf "$folder"
+        mkdir -p "$folder/sources"
+        git ls-files -z | xargs -0 cp --parents -t "$folder/sources"
+        build_without_paths "$folder/sources" "$folder/build"
+        cp "$(package "$folder/sources" "$folder/build" | tail -n 1)" "$folder/"
+        cd "$root"
+        files+=("$folder"/*.deb)
+    done
+    cmp "${files[@]}" || die "built twice, it is not the same: compare ${files[*]}"
+    # It does not show where it was built.
+    ! dpkg-deb --fsys-tarfile "${files[0]}" | grep -aF -e "$root" -e "$target" -e "${CARGO_HOME:-$HOME/.cargo}/" >/dev/null ||
+        die "the package names folders of this machine"
+    cp "${files[0]}" "$target/"
+    printf 'deb: built twice, in two folders: %s %s\n' "$(sha256sum <"${files[0]}" | cut -c 1-64)" "$(basename "${files[0]}")"
+    rm -rf "$target/deb/$major/first" "$target/deb/$major/second"
 }
 
 contents() {
@@ -178,50 +232,95 @@ check_contents() {
             <(sed -n "s|^\./usr/share/doc/$package/\($expected/.*\)|\1|p" <<<"$listed" | LC_ALL=C sort) ||
             die "the package has other $expected than git"
     done
-    # It does not show where it was built.
-    ! dpkg-deb --fsys-tarfile "$1" | grep -aF -e "$root" -e "$target" -e "${CARGO_HOME:-$HOME/.cargo}/" >/dev/null ||
-        die "the package names folders of this machine"
 }
 
-# A fresh Debian of the release that this machine runs, in a namespace of its own: whatever is started in there ends with
-# it, and nothing stays mounted.
+check_archive() {
+    local listed expected
+    listed=$(tar -tzf "$1" | grep -v '/$' | sed 's|.*/||')
+    for expected in taskq.so taskq.control "taskq--$version.sql"; do
+        grep -qxF "$expected" <<<"$listed" || die "the archive lacks $expected"
+    done
+    ! grep -vE '^taskq(\.so|\.control|--.*\.sql)$' <<<"$listed" || die "the archive has files where none belong"
+}
+
+# The release of Debian that has the server.
+release_of() {
+    case $1 in
+        15) echo bookworm ;;
+        17) echo trixie ;;
+        18) echo forky ;;
+    esac
+}
+
+# A fresh Debian, in a namespace of its own: what is started in there ends with it, and nothing stays mounted.
 install_and_use() {
-    local file=$1 debian=$target/deb/root release
-    release=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
+    local file=$1 release=$2 debian=$target/deb/root scripts=/usr/share/debootstrap/scripts script=''
     [ "$(id -u)" -eq 0 ] || die "a fresh Debian takes root to make"
     command -v debootstrap >/dev/null || die "debootstrap is missing"
     rm -rf "$debian"
     if [ ! -e "$target/deb/$release.tar" ]; then
-        debootstrap --variant=minbase "$release" "$debian" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" \
-            >"$target/deb/debootstrap.log" || die "debootstrap failed, see $target/deb/debootstrap.log"
+        # One that this debootstrap does not know is made as the youngest that it knows.
+        [ -e "$scripts/$release" ] || script=$scripts/sid
+        # shellcheck disable=SC2086  # nothing, or a path
+        debootstrap --variant=minbase "$release" "$debian" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" $script \
+            >"$target/deb/debootstrap.log" 2>&1 || die "debootstrap failed, see $target/deb/debootstrap.log"
         tar -C "$debian" --one-file-system -cf "$target/deb/$release.tar" .
     else
         mkdir -p "$debian"
         tar -C "$debian" -xf "$target/deb/$release.tar"
     fi
-    cp "$file" .ci/deb_install.sh "$debian/tmp/"
+    cp "$file" .ci/deb_install.sh .ci/package_use.sql "$debian/tmp/"
     unshare --mount --pid --fork --mount-proc="$debian/proc" \
         chroot "$debian" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ LANG=C.UTF-8 \
         bash /tmp/deb_install.sh "$major" "/tmp/$(basename "$file")" "$version"
     rm -rf "$debian"
 }
 
-built=$target/deb/$major
-mkdir -p "$built"
-case "${1:-}" in
-    build)
-        file=$(build "$root" "$built" | tail -n 1)
-        cp "$file" "$target/"
-        printf '%s\n' "$target/$(basename "$file")"
-        ;;
-    test)
-        file=$(build "$root" "$built" | tail -n 1)
-        check_contents "$file"
-        install_and_use "$file"
-        build_twice "$file"
-        ;;
-    *)
-        sed -n '4,10s/^# \{0,1\}//p' "$0" >&2
-        exit 2
-        ;;
-esac
+# Where no release of Debian has the server: into the one that there is.
+unpack_and_use() {
+    local file=$1 pg_config unpacked=$work/unpacked settings
+    pg_config=$(.ci/other_server.sh "$major")
+    rm -rf "$unpacked"
+    dpkg-deb --extract "$file" "$unpacked"
+    install -m 755 "$unpacked/usr/lib/postgresql/$major/lib/taskq.so" "$("$pg_config" --pkglibdir)/"
+    install -m 644 "$unpacked/usr/share/postgresql/$major/extension"/taskq* "$("$pg_config" --sharedir)/extension/"
+    (
+        trap 'PG_CONFIG=$pg_config .ci/cluster.sh stop "$work/cluster"' EXIT
+        PG_CONFIG=$pg_config .ci/cluster.sh start "$work/cluster"
+        settings=$(PG_CONFIG=$pg_config .ci/cluster.sh env "$work/cluster")
+        # shellcheck disable=SC2086,SC2163  # words of the form NAME=value
+        export $settings
+        psql -Xq -d postgres -v ON_ERROR_STOP=1 -o /dev/null -c 'CREATE ROLE web' -c 'CREATE ROLE hands' -f .ci/package_use.sql
+    )
+    printf 'deb: unpacked and used with %s\n' "$("$pg_config" --version)"
+}
+
+test_package() {
+    local file release
+    file=$(build | tail -n 1)
+    check_contents "$file"
+    check_archive "$(archive | tail -n 1)"
+    release=$(release_of "$major")
+    if [ -n "$release" ]; then
+        install_and_use "$file" "$release"
+    else
+        unpack_and_use "$file"
+    fi
+}
+
+what=${1:-}
+[ $# -eq 0 ] || shift
+[ $# -gt 0 ] || set -- "$(default_version)"
+for one; do
+    choose "$one"
+    case "$what" in
+        build) build ;;
+        archive) archive ;;
+        reproduce) reproduce ;;
+        test) test_package ;;
+        *)
+            sed -n '5,14s/^# \{0,1\}//p' "$0" >&2
+            exit 2
+            ;;
+    esac
+done

@@ -5,7 +5,7 @@
 #   PG_CONFIG=path   the server to use, which has the extension
 #   CHROMIUM=path    the browser (default: chromium)
 #
-# A browser's pictures are large: these are cut and have 64 colours. Some text on them says how long ago something was, so that they
+# A browser's pictures are large: these are cut and have 256 colours. Some text on them says how long ago something was, so that they
 # differ from those of the last time.
 set -euo pipefail
 
@@ -59,7 +59,11 @@ from PIL import Image
 whole, to, width, top, bottom = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
 with Image.open(whole) as image:
     part = image.convert("RGB").crop((0, top, width, bottom))
-part.quantize(64, dither=Image.Dither.NONE).save(to, optimize=True)
+# The colours that most pixels have, so that surfaces keep theirs.
+colours = sorted(part.getcolors(1 << 24), reverse=True)[:256]
+palette = Image.new("P", (1, 1))
+palette.putpalette([value for _, colour in colours for value in colour])
+part.quantize(palette=palette, dither=Image.Dither.NONE).save(to, optimize=True)
 PYTHON
     [ "$(stat -c %s "docs/pictures/$to")" -lt 150000 ] || die "docs/pictures/$to has 150 kB or more"
 }

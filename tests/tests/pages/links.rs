@@ -100,6 +100,26 @@ fn every_link_leads_to_a_page_and_a_heading_that_are_there() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
+/// The form of llmstxt.org: a title, a summary, and lists of links with what each is about.
+#[test]
+fn the_list_for_language_models_has_its_form_and_leads_to_pages() {
+    let list = "docs/llms.txt";
+    let text = read(list);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+    assert!(lines[0].starts_with("# ") && lines[1].starts_with("> "), "a title and a summary: {lines:?}");
+    let (first, _) = text.split_once("\n## ").expect("sections");
+    assert_eq!(text.matches("\n# ").count(), 0, "one title");
+    assert!(!first.contains("]("), "links stand in sections");
+    for line in &lines[3..] {
+        assert!(line.starts_with("## ") || line.starts_with("- ["), "a section, or a link: {line}");
+    }
+    let links = links(list);
+    assert!(links.len() >= 20, "{links:?}");
+    for (page, _) in links {
+        assert!(page.ends_with(".md") && Path::new(ROOT).join(&page).exists(), "there is no {page}");
+    }
+}
+
 #[test]
 fn every_page_is_two_clicks_from_the_index() {
     assert!(links("README.md").iter().any(|(page, _)| page == INDEX), "README.md links to the index");
