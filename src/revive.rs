@@ -10,13 +10,14 @@
 //! Locks: the graph guard, then the `settled` rows of the revived, then the live rows of all they wait for and all
 //! that wait for them. That is not the global order, nor one wave: callers are restartable (see `locks::order`).
 
+mod edges;
 mod place;
 mod rerun;
 mod rewind;
 mod some_of_many;
 mod suspending;
 
-use place::Renumbered;
+use edges::Renumbered;
 pub(crate) use place::place;
 pub(crate) use rerun::{Dependents, Keeps, start_over};
 pub(crate) use rewind::{lock_to_rewind, without_suspension};

@@ -9,8 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::Renumbered;
-use super::place::{Stored, standing_of};
+use super::edges::{Renumbered, Stored, standing_of};
 use crate::insert::{Waits, add_waits};
 use crate::number::{DROPPED, NO_WAIT, NO_WAIT_LOST, TaskNo};
 use crate::pg::clock::Time;
