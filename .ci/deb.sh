@@ -16,6 +16,7 @@
 # in /usr/share/postgresql/N/extension, the pages in /usr/share/doc. All times in it are one. PostgreSQL 15 is in Debian 12, 17 in
 # Debian 13 and 18 in the one after; 16 is in none of them, and its package is unpacked into the server of other_server.sh.
 set -euo pipefail
+shopt -s inherit_errexit
 
 die() {
     printf 'deb: %s\n' "$*" >&2

@@ -10,6 +10,7 @@
 #
 # VERSION is 18, the first one that knows extension_control_path, or a later one.
 set -euo pipefail
+shopt -s inherit_errexit
 
 die() {
     printf 'oci: %s\n' "$*" >&2
