@@ -75,10 +75,10 @@ fn carefully<R>(step: impl FnOnce() -> R) -> Result<R, String> {
 /// Leaves a task alone from here on, and writes that to the log unless it was written before.
 fn leave(task_no: TaskNo, why: &str) {
     let (is_new, number) = LEFT.with(|left| {
-        if left.len() >= MOST {
+        let is_new = !left.note(task_no, ());
+        if left.len() > MOST {
             left.tidy();
         }
-        let is_new = !left.note(task_no, ());
         (is_new, left.len())
     });
     if !is_new || number > MOST {
