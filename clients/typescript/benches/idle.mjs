@@ -1,7 +1,7 @@
 // Workers that have nothing to do, and what a worker keeps: latency, processor time, memory.
 //
 //     npm install && npm run idle             PGHOST and its like say where: a server with taskq, as a superuser
-//     SYSTEMS=taskq,pg-boss npm run idle
+//     SYSTEMS=taskq,graphile-worker npm run idle      fifty workers with a pool each: max_connections = 1000
 //
 // Latency is from before the insertion of a single task to the line that its handler writes, with 1 and with 50 idle workers. Processor
 // time is that of 20 idle workers and of their connections, over ten seconds. Memory is the resident size of one worker after 1,000
@@ -135,7 +135,7 @@ async function memory(name) {
 }
 
 async function main() {
-  const names = process.env.SYSTEMS?.split(",") ?? ["taskq", "graphile-worker", "pg-boss, batches"];
+  const names = process.env.SYSTEMS?.split(",") ?? ["taskq"];
   console.log(`load before: ${loadavg().map((n) => n.toFixed(2)).join(" ")}\n`);
   console.log(
     "| system | latency ms, 1 idle worker: median, 95 % | 50 idle workers | 20 idle workers, % of a core | the server for them | MB after 1,000 tasks | and after |",
