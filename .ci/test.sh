@@ -169,6 +169,8 @@ install_tests() {
 
 pg() {
     local name path result=0
+    # All of them, for this as well as for the programs from outside.
+    [ "${T:-}" != all ] || T=''
     install_tests
     built -p taskq --lib --no-default-features --features "pg$major" "${SOON[@]}" >"$work/pg.list"
     start_clusters pg -c autovacuum=off -c jit=off

@@ -14,6 +14,8 @@ function _about_tries() -> TABLE(outcome text, number bigint)
 function _action_channels(actions text[]) -> SETOF integer
 function _actors() -> bigint
 function _age(age interval) -> text
+function _alike(a text, b text) -> double precision
+function _at_work(most integer) -> TABLE(task_no bigint, actor_id text, granted_at timestamp with time zone, deadline timestamp with time zone, tries integer, number bigint, actors bigint)
 function _before_commit() -> void
 function _body_json(body text) -> jsonb
 function _cause(cause "char") -> text
@@ -22,6 +24,7 @@ function _check_words(argument text, given text[], known text[]) -> void
 function _counted_pages() -> integer
 function _ended() -> TABLE(action_no integer, code "char", cause "char", number bigint, recent bigint, ever bigint)
 function _ends(within interval) -> TABLE(action_no integer, code "char", cause "char", at timestamp with time zone, number bigint)
+function _failing(most integer) -> TABLE(task_no bigint, tries integer, due timestamp with time zone, outcome text, status text, actor_id text, ended_at timestamp with time zone, number bigint)
 function _front(of integer) -> TABLE(task_no bigint, in_progress boolean, deadline timestamp with time zone, actor_id text, whole boolean)
 function _grant(part text, role regrole, give boolean) -> void
 function _grant_part(part text, role regrole, actions text[]) -> void
@@ -60,9 +63,11 @@ function _sampled_pages() -> integer
 function _session() -> TABLE(memory text, entries bigint, valid_until timestamp with time zone, version bigint)
 function _short(number double precision) -> text
 function _status_code(state text) -> taskq.status_code
+function _stopped(most integer) -> TABLE(what text, name text, of text, why text, until timestamp with time zone)
 function _task_channels(task_ids text[]) -> SETOF bigint
 function _tidy_before_commit() -> void
 function _times(since timestamp with time zone, within interval) -> TABLE(waiting double precision[], running double precision[])
+function _who_asks(action text) -> text
 function action_channel(action text) -> text
 function add_dependencies(after text[], run text[], condition text DEFAULT 'completed'::text, if_missing text DEFAULT 'error'::text) -> bigint
 function add_dependencies(dependencies jsonb, named_only anyenum DEFAULT NULL::taskq.named_only, if_missing text DEFAULT 'error'::text) -> bigint
@@ -177,6 +182,7 @@ type _schema_1
 type dependency_condition
 type named_only
 type status_code
+view _asking(pid, action_no, for_any)
 view _counts(action_no, state, number, first, recent, exact)
 view _numbers(action, blocked, scheduled, ready, in-progress, completed, aborted, oldest_ready, settled_last_minute, estimates, skipped)
 view _places(task_no, state, applies, held_back, num_tries, num_signals, total_dependencies, num_failures, actor_id, deadline, due, granted_at, settled_at, status, result, leader_no, cause)
