@@ -52,7 +52,8 @@ pub(crate) fn transaction_number() -> i32 {
     assign_transaction_id();
     // SAFETY: there is an id by now.
     match unsafe { pg_sys::GetTopTransactionId().into_inner().cast_signed() } {
-        // src/number.rs has what these mean. No transaction has the id 1 or 2; that of the third is as good as over.
+        // src/number.rs has what these mean. No transaction has the id 1 or 2. The third takes the id of the one before it: their
+        // waits differ unless both make the same task wait, one right after the other.
         -1 => 1,
         -2 => 2,
         -3 => -4,
