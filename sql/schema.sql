@@ -396,16 +396,20 @@ COMMENT ON TABLE taskq.low_mark IS 'where claims begin, for sessions that do not
 --
 -- A task may wait several times, for different tasks. The end of `after_no` counts for one wait only, that with this number:
 -- one that is late (it is on its way while the task goes on without it, and waits for others) finds another number, and counts
--- for nothing. The wait that comes with the insertion is 0; each later one, where such a thing may be, has the number of the
--- transaction that makes the task wait.
+-- for nothing. The wait that comes with the insertion is 0; each later one, where such a thing may be, has a new number.
 CREATE TABLE taskq.dependency (
     after_no bigint NOT NULL,
     run_no bigint NOT NULL,
     wait_no integer NOT NULL,
-    condition "char" NOT NULL,                  -- c: completed, s: settled, a: aborted
+    condition "char" NOT NULL,                  -- under which it counts; c: completed, s: settled, a: aborted
+    counts "char" NOT NULL,                     -- w: for that wait; d: dropped, `run_no` has gone on without it;
+                                                -- m, f, l: `after_no` has started over without `run_no`, which keeps
+                                                -- what it had counted: as met, as met by an abort, as lost
     suspending boolean NOT NULL,                -- made by a suspension of the task: goes when that begins anew
+    first_condition "char" NOT NULL,            -- a suspension may have another one; this is back when the task starts over
     CONSTRAINT dependency_pkey PRIMARY KEY (after_no, run_no),                    -- the dependents that a settled task signals
-    CONSTRAINT dependency_condition_check CHECK (condition IN ('c', 's', 'a')),
+    CONSTRAINT dependency_condition_check CHECK (condition IN ('c', 's', 'a') AND first_condition IN ('c', 's', 'a')),
+    CONSTRAINT dependency_counts_check CHECK (counts IN ('w', 'd', 'm', 'f', 'l')),
     CONSTRAINT dependency_self_check CHECK (after_no <> run_no)
 );
 CREATE INDEX dependency_run_idx ON taskq.dependency (run_no);                     -- what a task waits for

@@ -137,7 +137,7 @@ SELECT after.id AS after,
   JOIN taskq.task AS after ON after.task_no OPERATOR(taskq.===) d.after_no
   JOIN taskq.task AS run ON run.task_no OPERATOR(taskq.===) d.run_no
  -- Always so: columns that no index has. What is dropped is no dependency any more.
- WHERE d.condition IN ('c', 's', 'a') AND d.wait_no <> -2 AND after.seed IN (true, false) AND run.seed IN (true, false);
+ WHERE d.condition IN ('c', 's', 'a') AND d.counts <> 'd' AND after.seed IN (true, false) AND run.seed IN (true, false);
 COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether that has settled';
 
 -- Suspended tasks, and what each waits for: dependencies of this wait that have not ended.
@@ -150,7 +150,7 @@ SELECT t.id AS task_id,
        ARRAY(SELECT after.id
                FROM taskq.dependency AS d
               CROSS JOIN LATERAL (SELECT x.id FROM taskq.task AS x WHERE x.task_no = d.after_no OFFSET 0) AS after
-              WHERE d.run_no = b.task_no AND d.wait_no = b.wait_no
+              WHERE d.run_no = b.task_no AND d.wait_no = b.wait_no AND d.counts = 'w'
                 AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = d.after_no OFFSET 0)
               ORDER BY after.id) AS waits_for
   FROM taskq.blocked AS b
@@ -616,7 +616,7 @@ BEGIN
                    FROM taskq.dependency AS e
                   CROSS JOIN LATERAL (SELECT s.code, s.cause FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0) AS s
                   CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = e.after_no OFFSET 0) AS o
-                  WHERE e.run_no = number AND t.state = 'aborted' AND e.wait_no <> -2
+                  WHERE e.run_no = number AND t.state = 'aborted' AND e.counts <> 'd'
                     AND ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
                   ORDER BY o.id LIMIT 20
         LOOP
@@ -630,7 +630,8 @@ BEGIN
             SELECT e.after_no INTO n
               FROM taskq.dependency AS e
              CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0) AS s
-             WHERE e.run_no = origin AND ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
+             WHERE e.run_no = origin AND e.counts <> 'd'
+               AND ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
              ORDER BY e.after_no LIMIT 1;
             EXIT WHEN NOT FOUND;
             origin := n;
@@ -678,7 +679,7 @@ BEGIN
                         CASE u.condition WHEN 'c' THEN 'completed' WHEN 's' THEN 'settled' ELSE 'aborted' END AS condition
                    FROM (SELECT e.after_no, e.condition, count(*) OVER () AS waits
                            FROM taskq.dependency AS e
-                          WHERE e.run_no = number AND e.wait_no NOT IN (-1, -2, -3)
+                          WHERE e.run_no = number AND e.counts = 'w'
                             AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0)
                           ORDER BY e.after_no LIMIT 20) AS u
                   CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = u.after_no OFFSET 0) AS o
@@ -872,7 +873,7 @@ CREATE FUNCTION taskq.dependency_results(task_id text)
                s.status, s.result
           FROM taskq.task AS me
          CROSS JOIN LATERAL (SELECT d.after_no, d.condition FROM taskq.dependency AS d
-                              WHERE d.run_no OPERATOR(taskq.===) me.task_no AND d.wait_no <> -2 OFFSET 0) AS d
+                              WHERE d.run_no OPERATOR(taskq.===) me.task_no AND d.counts <> 'd' OFFSET 0) AS d
          CROSS JOIN LATERAL (SELECT s.code, s.status, s.result FROM taskq.settled AS s
                               WHERE s.task_no = d.after_no OFFSET 0) AS s
          CROSS JOIN LATERAL (SELECT t.id, a.name FROM taskq.task AS t, taskq.action AS a
@@ -946,7 +947,7 @@ CREATE FUNCTION taskq.check()
             ON f.run_no = b.task_no AND f.wait_no = b.wait_no
           LEFT JOIN (SELECT e.run_no, e.wait_no, count(*) AS unsettled
                        FROM taskq.dependency AS e
-                      WHERE NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no)
+                      WHERE e.counts = 'w' AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no)
                       GROUP BY e.run_no, e.wait_no) AS e ON e.run_no = b.task_no AND e.wait_no = b.wait_no
          WHERE b.remaining + b.spare - COALESCE(f.signals, 0) <> COALESCE(e.unsettled, 0)
         UNION ALL
@@ -962,7 +963,7 @@ CREATE FUNCTION taskq.check()
            -- What it was suspended for may start over when it has long gone on.
            AND NOT e.suspending
            -- It keeps what it has counted of one that started over without it, or has gone on without it.
-           AND e.wait_no NOT IN (-1, -2, -3)
+           AND e.counts = 'w'
         UNION ALL
         -- A dependency that was lost has aborted the task that waited, unless some of its dependencies suffice.
         SELECT 'task waits although a dependency is lost', t.id, after.id
@@ -972,7 +973,7 @@ CREATE FUNCTION taskq.check()
           JOIN taskq.task AS after ON after.task_no = e.after_no
          WHERE ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
            AND t.num_required IS NULL
-           AND e.wait_no NOT IN (-1, -3)
+           AND e.counts = 'w'
            AND NOT EXISTS (SELECT FROM taskq.settled AS z WHERE z.task_no = e.run_no)
            AND NOT EXISTS (SELECT FROM taskq.signal AS g WHERE g.run_no = e.run_no AND g.lost > 0)
         UNION ALL

@@ -31,17 +31,6 @@ pub(crate) type WaitNo = i32;
 /// The wait that comes with the insertion of a task.
 pub(crate) const FIRST_WAIT: WaitNo = 0;
 
-/// No wait of any task: the task keeps what it has counted of the other one, which has started over without it. `taskq.check()`
-/// knows the number as well.
-pub(crate) const NO_WAIT: WaitNo = -1;
-
-/// That of a dependency that has been dropped: the task has gone on without it. It is not seen any more, and comes back when the task
-/// is brought back to where it began.
-pub(crate) const DROPPED: WaitNo = -2;
-
-/// As [`NO_WAIT`], where a task for which some of its dependencies suffice has counted the other one as lost.
-pub(crate) const NO_WAIT_LOST: WaitNo = -3;
-
 impl fmt::Display for TaskNo {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         self.0.fmt(f)

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::insert::lock_for_change;
 use crate::locks;
-use crate::number::{DROPPED, NO_WAIT, NO_WAIT_LOST, TaskNo, WaitNo};
+use crate::number::{TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::settle::merge_keys;
 use crate::settle::{Ending, TOO_FEW, fold, release_or_complete, settle, without_open};
 use crate::state::{Cause, Outcome};
+use crate::store::dependency::Counts;
 use crate::store::live::{self, Counter, Live, Place};
 use crate::store::traces::Traces;
 use crate::store::{attempts, blocked, dependency, progress, settled, step, task};
@@ -31,16 +32,18 @@ pub(crate) fn delete_beside(
     now: Time,
 ) -> i64 {
     let mut traces = Traces::default();
+    let mut with_too_few = BTreeMap::new();
     while !wave.is_empty() {
         check_for_interrupts();
         let outcomes = locks::outcomes(&wave);
         lock_dependents(&wave);
         remove(&wave, &rows, &mut traces);
-        let mut left = edges_gone(&wave, &outcomes, staying, now);
+        let mut left = edges_gone(&wave, &outcomes, staying, &mut with_too_few, now);
         left.extend(downstream(&left, staying, now));
         rows = left.iter().map(|row| (row.task_no, row.clone())).collect();
         wave = left.iter().map(|row| row.task_no).collect();
     }
+    abort_with_too_few(with_too_few, now);
     traces.tidy(now)
 }
 
@@ -66,7 +69,7 @@ static AHEAD: Statement<(&[TaskNo], i64), (TaskNo, i32)> = Statement::new(
       SELECT a.task_no, a.dependencies FROM ahead AS a LIMIT $2",
 );
 static INTO: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
-    c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.wait_no <> -2",
+    c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.counts <> 'd'",
 );
 
 /// What loses its last dependency with tasks that are about to go, and what loses its last with that, and so on: locked, and only
@@ -189,6 +192,17 @@ enum Left {
 }
 
 impl Loss {
+    fn add(&mut self, other: Loss) {
+        self.all += other.all;
+        self.failed += other.failed;
+        self.open += other.open;
+    }
+
+    fn take_from(self, row: &mut Live) {
+        row.dependencies -= self.all;
+        row.failures -= self.failed;
+    }
+
     /// A suspended task is freed by what it waits for, as by its time-out, and never goes with that.
     fn leaves(self, row: &Live, counter: &Counter, some_suffice: bool) -> Left {
         // A dependency that settled and was then replaced, or whose retention is over, still counts.
@@ -212,17 +226,18 @@ fn losses_of(
 ) -> (BTreeMap<TaskNo, Loss>, HashMap<TaskNo, Vec<WaitNo>>) {
     let mut losses: BTreeMap<TaskNo, Loss> = BTreeMap::new();
     let mut open: HashMap<TaskNo, Vec<WaitNo>> = HashMap::new();
-    for (after, run, wait_no) in dependency::REMOVE_AFTER.query(wave) {
-        if staying.contains(&run) || wait_no == DROPPED {
+    for (after, run, wait_no, counts) in dependency::REMOVE_AFTER.query(wave) {
+        let counts = Counts::from_stored(counts);
+        if staying.contains(&run) || counts == Counts::Dropped {
             continue;
         }
         let loss = losses.entry(run).or_default();
         loss.all += 1;
-        // What has been counted of one that started over was another end.
-        let is_over = matches!(wait_no, NO_WAIT | NO_WAIT_LOST);
         match outcomes.get(&after) {
+            // What has been counted of one that started over was another end.
+            _ if counts.is_kept() => {}
             None => open.entry(run).or_default().push(wait_no),
-            Some(outcome) => loss.failed += i32::from(outcome.is_abort() && !is_over),
+            Some(outcome) => loss.failed += i32::from(outcome.is_abort()),
         }
     }
     (losses, open)
@@ -230,10 +245,13 @@ fn losses_of(
 
 /// Takes the edges from deleted tasks away. Blocked dependents with nothing left to wait for are released,
 /// or complete if spontaneous; those left without any dependency are returned, locked, to be deleted.
+///
+/// What is left with too few stays as it is for now, with its losses in `with_too_few`: the next wave may take the others.
 fn edges_gone(
     wave: &[TaskNo],
     outcomes: &HashMap<TaskNo, Outcome>,
     staying: &HashSet<TaskNo>,
+    with_too_few: &mut BTreeMap<TaskNo, Loss>,
     now: Time,
 ) -> Vec<Live> {
     let (losses, open) = losses_of(wave, outcomes, staying);
@@ -246,27 +264,25 @@ fn edges_gone(
     lock_for_change(&dependents);
     fold::of(&dependents, now);
     let some_suffice = task::with_num_required(&dependents);
-    let (mut orphans, mut free, mut endings) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut orphans, mut free) = (Vec::new(), Vec::new());
     let mut lowered: BTreeMap<(Loss, i32, i32), Vec<TaskNo>> = BTreeMap::new();
     for mut row in lock_for_change(&dependents).into_values() {
         let Place::Blocked(counter) = row.place else { continue };
+        let before = with_too_few.remove(&row.task_no).unwrap_or_default();
         let mut loss = losses[&row.task_no];
         let of_this_wait = open.get(&row.task_no).into_iter().flatten().filter(|n| **n == counter.wait_no);
         loss.open = of_this_wait.count() as i32;
-        let left = loss.leaves(&row, &counter, some_suffice.contains_key(&row.task_no));
-        if let Left::Others { remaining, spare } = left {
-            lowered.entry((loss, remaining, spare)).or_default().push(row.task_no);
-            continue;
-        }
-        if left == Left::Nothing {
-            orphans.push(row);
-            continue;
-        }
-        row.dependencies -= loss.all;
-        row.failures -= loss.failed;
-        match left {
-            Left::TooFew => endings.push(row),
-            _ => {
+        loss.add(before);
+        match loss.leaves(&row, &counter, some_suffice.contains_key(&row.task_no)) {
+            Left::Others { remaining, spare } => {
+                lowered.entry((loss, remaining, spare)).or_default().push(row.task_no);
+            }
+            Left::Nothing => orphans.push(row),
+            Left::TooFew => {
+                with_too_few.insert(row.task_no, loss);
+            }
+            Left::Free => {
+                loss.take_from(&mut row);
                 row.place = Place::Blocked(Counter { remaining: 0, spare: 0, ..counter });
                 free.push(row);
             }
@@ -275,11 +291,25 @@ fn edges_gone(
     for ((loss, remaining, spare), task_nos) in lowered {
         blocked::LOWER.execute((task_nos, remaining, spare, loss.all, loss.failed));
     }
-    without_open(endings.iter_mut());
-    live::remove(free.iter().chain(&endings));
-    let lost = endings.iter().map(|row| Ending::abort(row, Cause::Dependency, Some(TOO_FEW.to_owned())));
-    let mut endings: Vec<Ending> = lost.collect();
-    endings.extend(release_or_complete(free, now));
-    settle(endings, now);
+    live::remove(&free);
+    settle(release_or_complete(free, now), now);
     orphans
+}
+
+/// Aborts tasks that have lost too many of those of which they need some.
+fn abort_with_too_few(losses: BTreeMap<TaskNo, Loss>, now: Time) {
+    if losses.is_empty() {
+        return;
+    }
+    let task_nos: Vec<TaskNo> = losses.keys().copied().collect();
+    // Ends that the deletion has brought about have been counted since: one of the tasks may have what it needs.
+    let mut endings: Vec<Live> =
+        lock_for_change(&task_nos).into_values().filter(|row| row.counter().is_some()).collect();
+    for row in &mut endings {
+        losses[&row.task_no].take_from(row);
+    }
+    without_open(endings.iter_mut());
+    live::remove(&endings);
+    let endings = endings.iter().map(|row| Ending::abort(row, Cause::Dependency, Some(TOO_FEW.to_owned())));
+    settle(endings.collect(), now);
 }

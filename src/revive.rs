@@ -17,7 +17,7 @@ mod rewind;
 mod some_of_many;
 mod suspending;
 
-use edges::Renumbered;
+use edges::{Changed, Under};
 pub(crate) use place::place;
 pub(crate) use rerun::{Dependents, Keeps, start_over};
 pub(crate) use rewind::{lock_to_rewind, without_suspension};
@@ -30,14 +30,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use crate::error::{Refusal, Result};
 use crate::insert::{Waits, acyclic, add_waits, cycle_refusal, lock_for_change, next_wait, stored_arcs};
 use crate::locks::{self, LockStrength, guard};
-use crate::number::{DROPPED, NO_WAIT, NO_WAIT_LOST, TaskNo, WaitNo};
+use crate::number::{TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::settle::{Lost, fold};
 use crate::state::{Condition, Outcome};
+use crate::store::dependency::{self, Counts};
 use crate::store::live::Live;
-use crate::store::{dependency, numbers, task};
+use crate::store::{numbers, task};
 
 /// What happens to a task that cannot come back because a dependency of it stays aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,10 +76,10 @@ fn hold(which: &'static Statement<&'static [TaskNo], TaskNo>, task_nos: &[TaskNo
 static LOST: Statement<&[TaskNo], (TaskNo, TaskNo, bool)> = Statement::new(
     c"SELECT d.run_no, d.after_no, d.suspending
         FROM pg_catalog.unnest($1) AS u(task_no)
-       CROSS JOIN LATERAL (SELECT d.run_no, d.after_no, d.condition, d.suspending FROM taskq.dependency d
+       CROSS JOIN LATERAL (SELECT d.run_no, d.after_no, d.first_condition, d.suspending FROM taskq.dependency d
                             WHERE d.run_no = u.task_no OFFSET 0) AS d
        CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0) AS s
-       WHERE (d.condition = 'c' AND s.code = 'a') OR (d.condition = 'a' AND s.code = 'c')",
+       WHERE (d.first_condition = 'c' AND s.code = 'a') OR (d.first_condition = 'a' AND s.code = 'c')",
 );
 
 /// Revives the tasks and returns how many tasks came back.
@@ -234,8 +235,8 @@ pub(crate) fn lock_neighbours(task_nos: &[TaskNo]) -> HashMap<TaskNo, Live> {
     if neighbours.is_empty() { HashMap::new() } else { lock_for_change(&neighbours) }
 }
 
-static DEPENDENTS: Statement<&[TaskNo], (TaskNo, TaskNo, i8, WaitNo, bool)> = Statement::new(
-    c"SELECT d.after_no, d.run_no, d.condition, d.wait_no, d.suspending FROM taskq.dependency d WHERE d.after_no = ANY ($1)",
+static DEPENDENTS: Statement<&[TaskNo], (TaskNo, TaskNo, i8, WaitNo, i8, bool)> = Statement::new(
+    c"SELECT d.after_no, d.run_no, d.condition, d.wait_no, d.counts, d.suspending FROM taskq.dependency d WHERE d.after_no = ANY ($1)",
 );
 
 /// An end that a dependent has counted.
@@ -243,6 +244,7 @@ struct Counted {
     after: TaskNo,
     run: TaskNo,
     wait_no: WaitNo,
+    counts: Counts,
     suspending: bool,
     failed: bool,
     lost: bool,
@@ -250,7 +252,8 @@ struct Counted {
 
 impl Counted {
     fn is_of_this_wait(&self, row: &Live) -> bool {
-        row.counter().is_some_and(|counter| counter.wait_no == self.wait_no)
+        self.counts == Counts::ForItsWait
+            && row.counter().is_some_and(|counter| counter.wait_no == self.wait_no)
     }
 }
 
@@ -259,20 +262,20 @@ fn counted(task_nos: &[TaskNo], others: &HashSet<TaskNo>) -> Vec<Counted> {
     // Both are held, live or settled: no dependency on one of them can be added meanwhile.
     let outcomes = locks::outcomes(task_nos);
     DEPENDENTS
-        .map(task_nos, |(after, run, condition, wait_no, suspending)| {
+        .map(task_nos, |(after, run, condition, wait_no, counts, suspending)| {
             let outcome = *outcomes.get(&after)?;
             let condition = Condition::from_stored(condition);
-            let (failed, lost) = match wait_no {
-                // What it has counted is another end than this one; as a rule that was no failure.
-                NO_WAIT => (false, false),
-                NO_WAIT_LOST => (condition == Condition::Completed, true),
-                _ => (outcome.is_abort(), Lost::of(after, condition, outcome).is_some()),
+            let counts = Counts::from_stored(counts);
+            let (failed, lost) = match counts {
+                Counts::ForItsWait => (outcome.is_abort(), Lost::of(after, condition, outcome).is_some()),
+                // What it has counted is another end than this one.
+                _ => (counts.has_kept_failure(condition), counts == Counts::KeptAsLost),
             };
-            Some(Counted { after, run, wait_no, suspending, failed, lost })
+            Some(Counted { after, run, wait_no, counts, suspending, failed, lost })
         })
         .into_iter()
         .flatten()
-        .filter(|edge| !others.contains(&edge.run) && edge.wait_no != DROPPED)
+        .filter(|edge| !others.contains(&edge.run) && edge.counts != Counts::Dropped)
         .collect()
 }
 
@@ -289,11 +292,12 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
     fold::of(&dependents, now);
     let rows: HashMap<TaskNo, Live> = lock_for_change(&dependents);
     let some_suffice = task::with_num_required(&dependents);
+    let is_suspended = |row: &Live| row.counter().is_some_and(|counter| counter.since.is_some());
     // One that is suspended had begun.
-    let has_enough = |row: &Live| row.counter().is_none_or(|counter| counter.since.is_some());
+    let has_enough = |row: &Live| row.counter().is_none() || is_suspended(row);
     let mut waits: BTreeMap<TaskNo, Waits> = BTreeMap::new();
     let (mut settled, mut in_progress) = (Vec::new(), Vec::new());
-    let mut renumbered = Renumbered::default();
+    let mut changed = Changed::default();
     let mut again: BTreeSet<TaskNo> = BTreeSet::new();
     for edge in edges {
         match rows.get(&edge.run) {
@@ -302,27 +306,33 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) 
                 if row.is_some_and(|row| !row.in_progress()) && edge.failed {
                     waits.entry(edge.run).or_default().failed -= 1;
                 }
-                renumbered.add(edge.after, edge.run, NO_WAIT);
+                changed.count_no_more(edge.after, edge.run, Counts::KeptAsMet);
             }
             Some(row) if row.in_progress() => {
                 settled.push(edge.after);
                 in_progress.push(edge.run);
             }
-            Some(row) if !edge.suspending && has_enough(row) && some_suffice.contains_key(&edge.run) => {
+            Some(row)
+                if !edge.suspending
+                    && has_enough(row)
+                    && some_suffice.contains_key(&edge.run)
+                    && !edge.is_of_this_wait(row) =>
+            {
                 again.insert(edge.run);
             }
-            row @ Some(_) => {
+            Some(row) => {
                 let wait = waits.entry(edge.run).or_default();
                 wait.unsettled += 1;
                 wait.failed -= i32::from(edge.failed);
                 wait.lost -= i32::from(edge.lost);
-                let wait_no = next_wait(row, some_suffice.contains_key(&edge.run));
-                renumbered.add(edge.after, edge.run, wait_no);
+                let is_suspended_for_it = is_suspended(row) && edge.is_of_this_wait(row);
+                let under = if is_suspended_for_it { Under::ThatOfSuspension } else { Under::First };
+                changed.wait(edge.after, edge.run, next_wait(Some(row)), under);
             }
             None => {}
         }
     }
-    renumbered.store();
+    changed.store();
     add_waits(&waits, &rows, now);
     if !again.is_empty() {
         let again: Vec<&Live> = again.iter().map(|run| &rows[run]).collect();

@@ -42,7 +42,7 @@ pub(crate) fn refusal(path: &[TaskNo], ids: &HashMap<TaskNo, String>) -> Refusal
 /// Only what tasks wait for passes anything on: a settled one blocks none any more, and what a task has gone on without does not.
 static DOWNSTREAM: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
     c"SELECT d.after_no, d.run_no FROM taskq.dependency d
-       WHERE d.after_no = ANY ($1)
+       WHERE d.after_no = ANY ($1) AND d.counts = 'w'
          AND EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = d.run_no AND b.wait_no = d.wait_no OFFSET 0)",
 );
 

@@ -8,7 +8,6 @@ use super::waits::Waits;
 use crate::error::{Refusal, Result};
 use crate::number::{FIRST_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
-use crate::pg::session::transaction_number;
 use crate::rights;
 use crate::settle::{Delta, Deltas, propagate_deltas};
 use crate::state::Condition;
@@ -92,17 +91,13 @@ pub(crate) fn store(set: &EdgeSet, live: &HashMap<TaskNo, Live>) {
     }
     let mut edges: Vec<&Edge> = set.edges.iter().collect();
     edges.sort_unstable_by_key(|e| (e.after, e.run));
-    dependency::insert(edges.into_iter().map(|edge| (*edge, next_wait(live.get(&edge.run), false))), false);
+    dependency::insert(edges.into_iter().map(|edge| (*edge, next_wait(live.get(&edge.run)))), false);
 }
 
-/// In which of its waits a task is, or will be if it comes to wait. Where some of its dependencies suffice, the ends of others may
-/// still be on their way to it.
-pub(crate) fn next_wait(row: Option<&Live>, some_suffice: bool) -> WaitNo {
-    match row.and_then(Live::counter) {
-        Some(counter) => counter.wait_no,
-        None if some_suffice => transaction_number(),
-        None => FIRST_WAIT,
-    }
+/// In which of its waits a task is, or will be if it comes to wait for new dependencies. One that needs all of them waits for none
+/// of those that it had by then: no end is on its way to its first wait.
+pub(crate) fn next_wait(row: Option<&Live>) -> WaitNo {
+    row.and_then(Live::counter).map_or(FIRST_WAIT, |counter| counter.wait_no)
 }
 
 /// Makes stored tasks wait for the new tasks that point at them.
@@ -169,12 +164,12 @@ pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, 
     if !not_needed.is_empty() {
         dependency::drop_open(not_needed);
     }
-    block(moved, &some_suffice);
+    block(moved);
     add_spared(spared, now);
 }
 
-/// Moves tasks to `blocked` that have something to wait for now.
-fn block(moved: Vec<(&Live, Waits)>, some_suffice: &HashMap<TaskNo, i32>) {
+/// Moves tasks to `blocked` that have something to wait for now, and need all of their dependencies.
+fn block(moved: Vec<(&Live, Waits)>) {
     if moved.is_empty() {
         return;
     }
@@ -188,7 +183,7 @@ fn block(moved: Vec<(&Live, Waits)>, some_suffice: &HashMap<TaskNo, i32>) {
             Place::Scheduled { due, held_back: false } => Some(due),
             _ => None,
         },
-        wait_no: next_wait(Some(row), some_suffice.contains_key(&row.task_no)),
+        wait_no: next_wait(Some(row)),
         since: None,
     };
     blocked::insert(moved.into_iter().map(|(row, wait)| blocked::New {

@@ -46,21 +46,6 @@ pub(crate) fn assign_transaction_id() {
     }
 }
 
-/// A number that no other transaction has that may run at the same time, or did so within the last four billion; neither 0 nor one from -3 to
-/// -1.
-pub(crate) fn transaction_number() -> i32 {
-    assign_transaction_id();
-    // SAFETY: there is an id by now.
-    match unsafe { pg_sys::GetTopTransactionId().into_inner().cast_signed() } {
-        // src/number.rs has what these mean. No transaction has the id 1 or 2. The third takes the id of the one before it: their
-        // waits differ unless both make the same task wait, one right after the other.
-        -1 => 1,
-        -2 => 2,
-        -3 => -4,
-        id => id,
-    }
-}
-
 /// Whether this transaction has an id: it has changed something, or is about to.
 pub(crate) fn has_transaction_id() -> bool {
     // SAFETY: reads a variable.

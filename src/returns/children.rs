@@ -47,7 +47,7 @@ impl Children {
 }
 
 static DEPENDENTS: Statement<&[TaskNo], (TaskNo, TaskNo, i8)> = Statement::new(
-    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.after_no = ANY ($1) AND d.wait_no <> -2",
+    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.after_no = ANY ($1) AND d.counts <> 'd'",
 );
 
 /// Settles the tasks whose returns bring children.

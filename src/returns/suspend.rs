@@ -20,18 +20,18 @@ use crate::error::{Refusal, Result};
 use crate::input::{AwaitedSpec, TaskSpec, check_interval};
 use crate::insert::{EdgeSet, OnConflict, Options, Waits, acyclic, cycle_refusal, insert, stored_arcs};
 use crate::locks::{self, LockStrength, guard};
-use crate::number::{DROPPED, NO_WAIT, NO_WAIT_LOST, TaskNo, WaitNo};
+use crate::number::{TaskNo, WaitNo};
 use crate::pg::clock::Time;
-use crate::pg::session::{assign_transaction_id, transaction_number};
+use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::settle::merge_keys;
 use crate::settle::{Ending, Lost, settle};
 use crate::state::{Condition, Outcome};
-use crate::store::dependency::{self, Edge};
+use crate::store::dependency::{self, Counts, Edge};
 use crate::store::freed::Freed;
 use crate::store::live::{self, Counter, Live, Place};
-use crate::store::{blocked, expiry, numbers, progress, ready, task};
+use crate::store::{blocked, expiry, numbers, positions, progress, ready, task};
 use crate::wake;
 
 /// What a task is to wait for before it goes on.
@@ -91,7 +91,7 @@ pub(super) fn suspend(suspending: &[Returned<&Suspension>], now: Time) -> Result
             lost: None,
         })
         .collect();
-    let wait_no = transaction_number();
+    let wait_no = positions::new_wait();
     block(&tasks, wait_no, now);
     let children = insert_children(&tasks, now)?;
     insert_signals(&tasks)?;
@@ -164,8 +164,8 @@ fn insert_signals(tasks: &[One]) -> Result<()> {
     Ok(())
 }
 
-static STORED: Statement<&[TaskNo], (TaskNo, TaskNo, WaitNo)> = Statement::new(
-    c"SELECT d.after_no, d.run_no, d.wait_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
+static STORED: Statement<&[TaskNo], (TaskNo, TaskNo, WaitNo, i8, i8)> = Statement::new(
+    c"SELECT d.after_no, d.run_no, d.wait_no, d.counts, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
 );
 static DEPENDENTS: Statement<&[TaskNo]> =
     Statement::new(c"SELECT FROM taskq.dependency d WHERE d.after_no = ANY ($1) LIMIT 1");
@@ -214,33 +214,30 @@ fn link(tasks: &mut [One], children: &[Vec<String>], wait_no: WaitNo) -> Result<
 /// Counts what has ended, and stores the edges for this wait: new ones, and such as were there before.
 fn count(tasks: &mut [One], edges: &EdgeSet, outcomes: &HashMap<TaskNo, Outcome>, wait_no: WaitNo) {
     let runs: Vec<TaskNo> = tasks.iter().map(|one| one.live.task_no).collect();
-    let stored: HashMap<(TaskNo, TaskNo), WaitNo> =
-        STORED.map(runs, |(after, run, wait_no)| ((after, run), wait_no)).into_iter().collect();
+    let stored: HashMap<(TaskNo, TaskNo), (WaitNo, Counts, Condition)> = STORED
+        .map(runs, |(after, run, wait_no, counts, condition)| {
+            let (counts, condition) = (Counts::from_stored(counts), Condition::from_stored(condition));
+            ((after, run), (wait_no, counts, condition))
+        })
+        .into_iter()
+        .collect();
     let (mut new, mut again) = (Vec::new(), Vec::new());
     let mut of_each: BTreeMap<TaskNo, &mut One> =
         tasks.iter_mut().map(|one| (one.live.task_no, one)).collect();
     for edge in &edges.edges {
         let Some(one) = of_each.get_mut(&edge.run) else { continue };
         let outcome = outcomes.get(&edge.after).copied();
-        match (stored.get(&(edge.after, edge.run)).copied(), outcome) {
-            // A child has said so itself: it is in the counter already.
-            (Some(stored), _) if stored == wait_no => continue,
-            // What has ended was counted when it did, whatever the condition was; unless the task had gone on by then.
-            (Some(stored), Some(outcome)) => {
-                if matches!(stored, NO_WAIT | NO_WAIT_LOST | DROPPED) {
-                    one.waits.all += i32::from(stored == DROPPED);
-                    one.waits.failed += i32::from(outcome.is_abort());
-                    again.push(*edge);
-                }
-                continue;
-            }
-            (Some(stored), None) => {
-                one.waits.all += i32::from(stored == DROPPED);
-                one.waits.unsettled += 1;
+        if let Some((stored, counts, condition)) = stored.get(&(edge.after, edge.run)).copied() {
+            let is_counted = counts == Counts::ForItsWait && (stored == wait_no || outcome.is_some());
+            // A child has said so itself; or what has ended was counted when it did, whatever the condition was.
+            if !is_counted {
+                one.waits.all += i32::from(counts == Counts::Dropped);
+                one.waits.unsettled += i32::from(outcome.is_none());
+                let has_failed = outcome.is_some_and(|outcome| outcome.is_abort());
+                one.waits.failed += i32::from(has_failed) - i32::from(counts.has_kept_failure(condition));
                 again.push(*edge);
-                continue;
             }
-            (None, _) => {}
+            continue;
         }
         one.waits.all += 1;
         if let Some(lost) = one.waits.count(edge.after, edge.condition, outcome) {
@@ -253,7 +250,7 @@ fn count(tasks: &mut [One], edges: &EdgeSet, outcomes: &HashMap<TaskNo, Outcome>
     if !again.is_empty() {
         let (after, run): (Vec<TaskNo>, Vec<TaskNo>) = again.iter().map(|e| (e.after, e.run)).unzip();
         let conditions: Vec<i8> = again.iter().map(|edge| edge.condition.stored()).collect();
-        dependency::WAIT_AGAIN.execute((after, run, conditions, wait_no));
+        dependency::WAIT_UNDER.execute((after, run, conditions, wait_no));
     }
 }
 

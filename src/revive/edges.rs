@@ -1,14 +1,14 @@
 //! The dependencies of tasks that come back, as they are stored.
 
-use crate::input::Wants;
-use crate::number::{FIRST_WAIT, TaskNo, WaitNo};
-use crate::pg::session::transaction_number;
+use crate::number::{TaskNo, WaitNo};
 use crate::pg::statement::{Statement, sql};
 use crate::state::{Condition, Outcome};
-use crate::store::{dependency, settled};
+use crate::store::dependency::{self, Counts};
+use crate::store::settled;
 
-static STANDING: Statement<&[TaskNo], (TaskNo, i8, Option<i8>, TaskNo, WaitNo, bool)> = Statement::new(sql!(
-    "SELECT d.run_no, d.condition, s.outcome, d.after_no, d.wait_no, d.suspending
+static STANDING: Statement<&[TaskNo], (TaskNo, TaskNo, i8, i8, Option<i8>, WaitNo, i8, bool)> =
+    Statement::new(sql!(
+    "SELECT d.run_no, d.after_no, d.condition, d.first_condition, s.outcome, d.wait_no, d.counts, d.suspending
         FROM taskq.dependency d
         LEFT JOIN LATERAL (SELECT ",
     settled::outcome!("s"),
@@ -25,56 +25,78 @@ pub(super) struct Stored {
     pub(super) after: TaskNo,
     /// How that has to end.
     pub(super) condition: Condition,
+    /// How it had to before suspensions.
+    pub(super) first_condition: Condition,
     /// How it has ended, if it has.
     pub(super) outcome: Option<Outcome>,
-    /// For which wait it counts.
+    /// For which wait it counts, if it does.
     pub(super) wait_no: WaitNo,
+    /// What it is to the task that waits.
+    pub(super) counts: Counts,
     /// A suspension has added it.
     pub(super) suspending: bool,
 }
 
 /// Each dependency of the tasks.
 pub(super) fn standing_of(task_nos: &[TaskNo], mut see: impl FnMut(Stored)) {
-    for (run, condition, outcome, after, wait_no, suspending) in STANDING.map(task_nos, |columns| columns) {
-        let condition = Condition::from_stored(condition);
-        let outcome = outcome.map(Outcome::from_stored);
-        see(Stored { run, after, condition, outcome, wait_no, suspending });
+    let columns = |columns| columns;
+    for (run, after, condition, first_condition, outcome, wait_no, counts, suspending) in
+        STANDING.map(task_nos, columns)
+    {
+        see(Stored {
+            run,
+            after,
+            condition: Condition::from_stored(condition),
+            first_condition: Condition::from_stored(first_condition),
+            outcome: outcome.map(Outcome::from_stored),
+            wait_no,
+            counts: Counts::from_stored(counts),
+            suspending,
+        });
     }
 }
 
-/// Edges that count for another wait of their tasks from now on.
+/// Under which condition an edge is waited for again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Under {
+    /// That with which it was first made: the task is in no suspension, or in none any more.
+    First,
+    /// The one that it has: the task is suspended for it.
+    ThatOfSuspension,
+}
+
+/// What becomes of edges of tasks that start over, or whose dependencies do.
 #[derive(Default)]
-pub(super) struct Renumbered {
-    after: Vec<TaskNo>,
-    run: Vec<TaskNo>,
-    wait_no: Vec<WaitNo>,
+pub(super) struct Changed {
+    waits: (Vec<TaskNo>, Vec<TaskNo>, Vec<WaitNo>, Vec<bool>),
+    others: (Vec<TaskNo>, Vec<TaskNo>, Vec<i8>),
 }
 
-impl Renumbered {
-    /// The number of the wait that a task begins for these open dependencies, which belong to earlier waits. It has a new one where
-    /// ends may be on their way to it that count for none: some of its dependencies suffice, or it was suspended.
-    pub(super) fn next_wait(&mut self, run: TaskNo, open: &[(TaskNo, WaitNo)], wants: Wants) -> WaitNo {
-        if wants.num_required.is_none() && open.iter().all(|(_, wait_no)| *wait_no == FIRST_WAIT) {
-            return FIRST_WAIT;
-        }
-        let wait_no = transaction_number();
-        for (after, _) in open {
-            self.add(*after, run, wait_no);
-        }
-        wait_no
+impl Changed {
+    /// `run` waits for `after` again, in this wait.
+    pub(super) fn wait(&mut self, after: TaskNo, run: TaskNo, wait_no: WaitNo, under: Under) {
+        let (afters, runs, wait_nos, firsts) = &mut self.waits;
+        afters.push(after);
+        runs.push(run);
+        wait_nos.push(wait_no);
+        firsts.push(under == Under::First);
     }
 
-    /// The dependency counts for this wait of `run` from now on.
-    pub(super) fn add(&mut self, after: TaskNo, run: TaskNo, wait_no: WaitNo) {
-        self.after.push(after);
-        self.run.push(run);
-        self.wait_no.push(wait_no);
+    /// The edge counts for no wait any more.
+    pub(super) fn count_no_more(&mut self, after: TaskNo, run: TaskNo, counts: Counts) {
+        let (afters, runs, all) = &mut self.others;
+        afters.push(after);
+        runs.push(run);
+        all.push(counts.stored());
     }
 
     /// Writes it to the rows of `dependency`.
     pub(super) fn store(self) {
-        if !self.after.is_empty() {
-            dependency::RENUMBER.execute((self.after, self.run, self.wait_no));
+        if !self.waits.0.is_empty() {
+            dependency::WAIT_AGAIN.execute(self.waits);
+        }
+        if !self.others.0.is_empty() {
+            dependency::COUNT_NO_MORE.execute(self.others);
         }
     }
 }

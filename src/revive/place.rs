@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::edges::{Renumbered, Stored, standing_of};
+use super::edges::{Changed, Stored, Under, standing_of};
 use super::some_of_many::{self, Gone, Had};
 use crate::insert::{Standing, Waits};
-use crate::number::{DROPPED, FIRST_WAIT, TaskNo, WaitNo};
+use crate::number::{FIRST_WAIT, TaskNo};
 use crate::pg::clock::Time;
-use crate::pg::session::transaction_number;
 use crate::settle::{Ending, Lost, TOO_FEW, fold, release_or_complete, settle, without_open};
 use crate::state::{Cause, Outcome};
+use crate::store::dependency::Counts;
 use crate::store::live::{Counter, Live, Place};
 use crate::store::{attempts, blocked, expiry, numbers, settled, tally, task};
 
@@ -30,10 +30,9 @@ pub(crate) fn place(
     fold::forget(task_nos);
     let had = some_of_many::had(task_nos, gone);
     let totals = bring_back(task_nos, live_totals, dropped, now);
-    let Standings { waits, lost, mut open, suspensions } = Standings::of(task_nos, &totals, &had);
+    let Standings { waits, lost, suspensions } = Standings::of(task_nos, &totals, &had);
     let wants = task::wants(task_nos);
     let (mut blocked, mut done, mut endings) = (Vec::new(), Vec::new(), Vec::new());
-    let mut renumbered = Renumbered::default();
     for task_no in task_nos {
         let (mut wait, wants) = (waits[task_no], wants[task_no]);
         let standing = wait.standing(wants);
@@ -42,9 +41,7 @@ pub(crate) fn place(
             wait.failed += more.failed;
         }
         if let Standing::Waiting { remaining, spare } = standing {
-            let open = open.remove(task_no).unwrap_or_default();
-            let wait_no = renumbered.next_wait(*task_no, &open, wants);
-            let counter = Counter { remaining, spare, not_before: None, wait_no, since: None };
+            let counter = Counter { remaining, spare, not_before: None, wait_no: FIRST_WAIT, since: None };
             blocked.push(blocked::New {
                 failures: wait.failed,
                 dependencies: wait.all,
@@ -65,7 +62,6 @@ pub(crate) fn place(
             done.push(row);
         }
     }
-    renumbered.store();
     blocked::insert(blocked.into_iter());
     endings.extend(release_or_complete(done, now));
     settle(endings, now);
@@ -76,8 +72,6 @@ struct Standings {
     waits: HashMap<TaskNo, Waits>,
     /// The dependency that decides, of those that have lost one.
     lost: HashMap<TaskNo, Lost>,
-    /// What has not ended, and for which wait.
-    open: HashMap<TaskNo, Vec<(TaskNo, WaitNo)>>,
     /// What suspensions have added, of tasks that need some of the others.
     suspensions: HashMap<TaskNo, Waits>,
 }
@@ -85,16 +79,19 @@ struct Standings {
 impl Standings {
     /// `totals` are the numbers of dependencies. Those that were dropped count again. Of tasks that need some of them, `had` has what
     /// counts beside those that are stored.
+    ///
+    /// All of them count for the first wait from here on. No end is on its way to a wait that the task had before: the caller holds
+    /// what these tasks wait for, and what was left for them is forgotten.
     fn of(task_nos: &[TaskNo], totals: &HashMap<TaskNo, i32>, had: &HashMap<TaskNo, Had>) -> Self {
         let beside = |n: &TaskNo| had.get(n).map(|had| had.gone).or(totals.get(n).copied()).unwrap_or(0);
         let mut waits: HashMap<TaskNo, Waits> =
             task_nos.iter().map(|n| (*n, Waits { all: beside(n), ..Waits::default() })).collect();
         let mut suspensions: HashMap<TaskNo, Waits> = HashMap::new();
         let mut lost: HashMap<TaskNo, Lost> = HashMap::new();
-        let mut open: HashMap<TaskNo, Vec<(TaskNo, WaitNo)>> = HashMap::new();
-        let mut restored = Renumbered::default();
+        let mut restored = Changed::default();
         standing_of(task_nos, |edge| {
-            let Stored { run, after, condition, outcome, mut wait_no, suspending } = edge;
+            let Stored { run, after, condition, first_condition, outcome, wait_no, counts, suspending } =
+                edge;
             if suspending && had.contains_key(&run) {
                 let wait = suspensions.entry(run).or_default();
                 wait.all += 1;
@@ -103,20 +100,17 @@ impl Standings {
             }
             let wait = waits.entry(run).or_default();
             // It is back where it began, with all of its dependencies.
-            wait.all += i32::from(wait_no == DROPPED || had.contains_key(&run));
-            if wait_no == DROPPED {
-                wait_no = transaction_number();
-                restored.add(after, run, wait_no);
+            wait.all += i32::from(counts == Counts::Dropped || had.contains_key(&run));
+            let is_of_other_wait = outcome.is_none() && wait_no != FIRST_WAIT;
+            if counts != Counts::ForItsWait || condition != first_condition || is_of_other_wait {
+                restored.wait(after, run, FIRST_WAIT, Under::First);
             }
-            if outcome.is_none() {
-                open.entry(run).or_default().push((after, wait_no));
-            }
-            if let Some(one) = wait.count(after, condition, outcome) {
+            if let Some(one) = wait.count(after, first_condition, outcome) {
                 lost.insert(run, Lost::decides(lost.get(&run).copied(), one));
             }
         });
         restored.store();
-        Standings { waits, lost, open, suspensions }
+        Standings { waits, lost, suspensions }
     }
 }
 

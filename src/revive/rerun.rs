@@ -6,24 +6,24 @@
 //! has begun with what is being taken back, and is the refusal.
 //!
 //! Without the others, dependents keep what they have counted. Their dependencies stay, and count for none of their waits any more
-//! ([`NO_WAIT`]): the second end would be counted on top of the first otherwise.
+//! ([`Counts::KeptAsMet`]): the second end would be counted on top of the first otherwise.
 //!
 //! Locks are those of [`super`]: the guard, the ends, the neighbours. Callers are restartable.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    DEPENDENTS, Gone, LOST, Renumbered, counted, drop_suspending, hold, lock_neighbours, place, spare,
-    uncount,
+    Changed, DEPENDENTS, Gone, LOST, counted, drop_suspending, hold, lock_neighbours, place, spare, uncount,
 };
 use crate::error::{Refusal, Result};
 use crate::insert::{acyclic, cycle_refusal, lock_for_change, stored_arcs};
 use crate::locks::{self, guard};
-use crate::number::{DROPPED, NO_WAIT, NO_WAIT_LOST, TaskNo, WaitNo};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::settle::fold;
+use crate::store::dependency::Counts;
 use crate::store::live::Live;
 use crate::store::{numbers, progress, step};
 
@@ -91,7 +91,7 @@ static DOWNSTREAM: Statement<&[TaskNo], TaskNo> = Statement::new(
         SELECT d.run_no
           FROM reached AS r
          CROSS JOIN LATERAL (SELECT d.run_no FROM taskq.dependency d
-                              WHERE d.after_no = r.task_no AND NOT d.suspending AND d.wait_no <> -2 OFFSET 0) AS d)
+                              WHERE d.after_no = r.task_no AND NOT d.suspending AND d.counts <> 'd' OFFSET 0) AS d)
       SELECT r.task_no FROM reached AS r",
 );
 
@@ -123,7 +123,7 @@ fn with_all_downstream(asked: &[TaskNo], now: Time) -> Result<HashSet<TaskNo>> {
         let ended: Vec<TaskNo> = all.iter().copied().collect();
         let mut dependents: Vec<TaskNo> = dependents_of(&ended)
             .into_iter()
-            .filter(|(.., edge)| !edge.suspending && edge.wait_no != DROPPED)
+            .filter(|(.., edge)| !edge.suspending && edge.counts != Counts::Dropped)
             .map(|(_, run, _)| run)
             .collect();
         dependents.retain(|run| !all.contains(run));
@@ -142,14 +142,15 @@ fn with_all_downstream(asked: &[TaskNo], now: Time) -> Result<HashSet<TaskNo>> {
 
 /// What there is to know of a dependency.
 struct Edge {
-    wait_no: WaitNo,
+    counts: Counts,
     suspending: bool,
 }
 
 /// The dependencies on these tasks: the one after which, the one that runs.
 fn dependents_of(task_nos: &[TaskNo]) -> Vec<(TaskNo, TaskNo, Edge)> {
-    DEPENDENTS
-        .map(task_nos, |(after, run, _, wait_no, suspending)| (after, run, Edge { wait_no, suspending }))
+    DEPENDENTS.map(task_nos, |(after, run, _, _, counts, suspending)| {
+        (after, run, Edge { counts: Counts::from_stored(counts), suspending })
+    })
 }
 
 fn in_progress(task_no: TaskNo) -> Refusal {
@@ -163,14 +164,19 @@ fn in_progress(task_no: TaskNo) -> Refusal {
 
 /// Live dependents go on without a second end. Their rows are the call's.
 fn count_no_more(task_nos: &[TaskNo], neighbours: &HashMap<TaskNo, Live>) {
-    let mut spent = Renumbered::default();
+    let mut spent = Changed::default();
     for edge in counted(task_nos, &HashSet::new()) {
         let Some(row) = neighbours.get(&edge.run) else { continue };
         // What it was suspended for, and has gone on since, counts for nothing as it is.
         if edge.suspending && !edge.is_of_this_wait(row) {
             continue;
         }
-        spent.add(edge.after, edge.run, if edge.lost { NO_WAIT_LOST } else { NO_WAIT });
+        let counts = match (edge.lost, edge.failed) {
+            (true, _) => Counts::KeptAsLost,
+            (false, true) => Counts::KeptAsFailed,
+            (false, false) => Counts::KeptAsMet,
+        };
+        spent.count_no_more(edge.after, edge.run, counts);
     }
     spent.store();
 }

@@ -1,13 +1,14 @@
 //! A pending task forgets what its suspensions have added.
 
+use super::edges::{Changed, Under};
+use super::lock_neighbours;
 use super::suspending::remove;
-use super::{Renumbered, lock_neighbours};
 use crate::locks;
-use crate::number::{DROPPED, TaskNo, WaitNo};
+use crate::number::{FIRST_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
-use crate::pg::session::transaction_number;
 use crate::pg::statement::Statement;
 use crate::settle::{fold, release_or_complete, settle};
+use crate::store::dependency::Counts;
 use crate::store::live::{self, Counter, Live, Place};
 use crate::store::run::changes;
 use crate::store::{blocked, parked, scheduled, task};
@@ -25,7 +26,7 @@ pub(crate) fn lock_to_rewind(row: &Live, now: Time) -> bool {
 /// Open dependencies of the wait that a task is in.
 static OPEN: Statement<(TaskNo, WaitNo), TaskNo> = Statement::new(
     c"SELECT d.after_no FROM taskq.dependency d
-       WHERE d.run_no = $1 AND d.wait_no = $2
+       WHERE d.run_no = $1 AND d.wait_no = $2 AND d.counts = 'w'
          AND NOT EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0)",
 );
 
@@ -73,13 +74,15 @@ pub(crate) fn without_suspension(row: &Live, now: Time) {
 /// One for which some suffice has had enough of them before it was suspended, and goes on without what is open.
 fn go_on(row: Live, counter: Counter, some_suffice: bool, now: Time) {
     let open: Vec<TaskNo> = OPEN.query((row.task_no, counter.wait_no));
-    // Another wait: what was left for this one is not all the task's any more.
-    let wait_no = if some_suffice { DROPPED } else { transaction_number() };
-    let mut renumbered = Renumbered::default();
+    let mut changed = Changed::default();
     for after in &open {
-        renumbered.add(*after, row.task_no, wait_no);
+        if some_suffice {
+            changed.count_no_more(*after, row.task_no, Counts::Dropped);
+        } else {
+            changed.wait(*after, row.task_no, FIRST_WAIT, Under::First);
+        }
     }
-    renumbered.store();
+    changed.store();
     if open.is_empty() || some_suffice {
         let place =
             Place::Blocked(Counter { remaining: 0, spare: 0, not_before: None, since: None, ..counter });
@@ -87,7 +90,14 @@ fn go_on(row: Live, counter: Counter, some_suffice: bool, now: Time) {
         settle(release_or_complete(vec![Live { place, dependencies, ..row }], now), now);
         return;
     }
-    let counter = Counter { remaining: open.len() as i32, spare: 0, not_before: None, wait_no, since: None };
+    // No end is on its way to the wait that it began with: what it waits for is locked, and what was left for it is counted.
+    let counter = Counter {
+        remaining: open.len() as i32,
+        spare: 0,
+        not_before: None,
+        wait_no: FIRST_WAIT,
+        since: None,
+    };
     blocked::insert(std::iter::once(blocked::New {
         failures: row.failures,
         dependencies: row.dependencies,

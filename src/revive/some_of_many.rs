@@ -1,7 +1,7 @@
 //! Tasks for which some of their dependencies suffice (`num_required`), when they or what they depend on starts over.
 //!
 //! **What counts** are the dependencies of the insertion, as they are stored. What suspensions have added counts for its suspension
-//! only. What the task went on without ([`DROPPED`]) is no dependency any more, until the task itself starts over: then it has all of
+//! only. What the task went on without ([`Counts::Dropped`]) is no dependency any more, until the task itself starts over: then it has all of
 //! them again.
 //!
 //! **What is gone.** A task that has been freed had as many as it needs. If fewer of these are stored, the others were deleted or
@@ -9,16 +9,15 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::edges::{Renumbered, Stored, standing_of};
+use super::edges::{Changed, Stored, Under, standing_of};
 use crate::insert::{Waits, add_waits};
-use crate::number::{DROPPED, NO_WAIT, NO_WAIT_LOST, TaskNo};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::pg::session::transaction_number;
 use crate::pg::statement::Statement;
 use crate::settle::Lost;
-use crate::state::Condition;
+use crate::store::dependency::Counts;
 use crate::store::live::{self, Counter, Live, Place};
-use crate::store::{blocked, task};
+use crate::store::{blocked, positions, task};
 
 /// What a settled task had of the dependencies that it needs some of, before anything of it is taken back.
 #[derive(Clone, Copy, Debug)]
@@ -82,19 +81,20 @@ pub(super) fn had(task_nos: &[TaskNo], gone: Gone) -> HashMap<TaskNo, Had> {
 
 /// Whether a dependency has counted as one that is met. A task keeps what it has counted of one that started over without it.
 fn is_met(edge: &Stored) -> bool {
-    match edge.wait_no {
-        DROPPED | NO_WAIT_LOST => false,
-        NO_WAIT => true,
-        _ => edge.outcome.is_some_and(|outcome| Lost::of(edge.after, edge.condition, outcome).is_none()),
+    match edge.counts {
+        Counts::Dropped | Counts::KeptAsLost => false,
+        Counts::KeptAsMet | Counts::KeptAsFailed => true,
+        Counts::ForItsWait => {
+            edge.outcome.is_some_and(|outcome| Lost::of(edge.after, edge.first_condition, outcome).is_none())
+        }
     }
 }
 
 /// Whether it has counted as a failure.
 fn has_counted_as_failed(edge: &Stored) -> bool {
-    match edge.wait_no {
-        DROPPED | NO_WAIT => false,
-        NO_WAIT_LOST => edge.condition == Condition::Completed,
-        _ => edge.outcome.is_some_and(|outcome| outcome.is_abort()),
+    match edge.counts {
+        Counts::ForItsWait => edge.outcome.is_some_and(|outcome| outcome.is_abort()),
+        counts => counts.has_kept_failure(edge.condition),
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) fn look_again(
     now: Time,
 ) {
     let mut all = has_each(rows, starting_over);
-    let mut renumbered = Renumbered::default();
+    let mut changed = Changed::default();
     let mut recounted: BTreeMap<TaskNo, Waits> = BTreeMap::new();
     let mut waiting: Vec<(&Live, blocked::New)> = Vec::new();
     for row in rows {
@@ -130,13 +130,18 @@ pub(super) fn look_again(
         let missing = (required - has.met).min(were_met);
         let failed: i32 = has.over.iter().map(|(.., failed)| i32::from(*failed)).sum();
         let suspended = row.counter();
-        let wait_no = suspended.map_or_else(transaction_number, |counter| counter.wait_no);
+        // Ends of others of its dependencies may be on their way to its last wait.
+        let wait_no = suspended.map_or_else(positions::new_wait, |counter| counter.wait_no);
         // A suspended task waits for all of its wait: for those that it had, and for no others.
         let is_awaited = |met: bool| missing > 0 && (met || suspended.is_none());
         let mut awaited = 0;
         for (after, met, _) in &has.over {
-            awaited += i32::from(is_awaited(*met));
-            renumbered.add(*after, row.task_no, if is_awaited(*met) { wait_no } else { DROPPED });
+            if is_awaited(*met) {
+                awaited += 1;
+                changed.wait(*after, row.task_no, wait_no, Under::First);
+            } else {
+                changed.count_no_more(*after, row.task_no, Counts::Dropped);
+            }
         }
         if missing > 0 && suspended.is_none() {
             let (remaining, spare) = (missing, awaited - missing);
@@ -150,7 +155,7 @@ pub(super) fn look_again(
             recounted.insert(row.task_no, wait);
         }
     }
-    renumbered.store();
+    changed.store();
     live::remove(waiting.iter().map(|(row, _)| *row));
     blocked::insert(waiting.into_iter().map(|(_, new)| new));
     add_waits(&recounted, &rows.iter().map(|row| (row.task_no, (*row).clone())).collect(), now);
@@ -163,15 +168,19 @@ fn has_each(rows: &[&Live], starting_over: &HashSet<TaskNo>) -> HashMap<TaskNo, 
     let task_nos: Vec<TaskNo> = waits.keys().copied().collect();
     let mut all: HashMap<TaskNo, Has> = HashMap::new();
     standing_of(&task_nos, |edge| {
-        if edge.suspending || edge.wait_no == DROPPED {
+        if edge.suspending || edge.counts == Counts::Dropped {
             return;
         }
         let has = all.entry(edge.run).or_default();
-        if starting_over.contains(&edge.after) {
+        let is_of_this_wait = edge.counts == Counts::ForItsWait && waits[&edge.run] == Some(edge.wait_no);
+        let starts_over = starting_over.contains(&edge.after);
+        if starts_over && !is_of_this_wait {
             has.over.push((edge.after, is_met(&edge), has_counted_as_failed(&edge)));
         } else {
-            let is_awaited = edge.outcome.is_none() && waits[&edge.run] == Some(edge.wait_no);
-            has.met += i32::from(is_awaited || is_met(&edge));
+            // What is of this wait is awaited, or will be again. Under another condition it is what a suspension waits for.
+            let is_open = starts_over || edge.outcome.is_none();
+            let is_awaited = is_of_this_wait && is_open && edge.condition == edge.first_condition;
+            has.met += i32::from(is_awaited || (!starts_over && is_met(&edge)));
         }
     });
     all

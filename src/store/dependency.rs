@@ -1,6 +1,6 @@
 //! The table `dependency`: which task runs after which.
 
-use crate::number::{DROPPED, TaskNo, WaitNo};
+use crate::number::{TaskNo, WaitNo};
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, record};
 use crate::pg::table::{self, Index, Key, Number as _, look, table};
@@ -11,7 +11,9 @@ table!(c"dependency":
     RUN_NO: TaskNo,
     WAIT_NO: WaitNo,
     CONDITION: i8,
+    COUNTS: i8,
     SUSPENDING: bool,
+    FIRST_CONDITION: i8,
 );
 
 /// By after_no, run_no.
@@ -26,6 +28,57 @@ pub(crate) struct Edge {
     pub(crate) run: TaskNo,
     /// How `after` must end for `run` to run.
     pub(crate) condition: Condition,
+}
+
+/// What an edge is to the task that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counts {
+    /// The end of the other task counts for the wait whose number the edge has.
+    ForItsWait,
+    /// The task has gone on without it. It is not seen any more, and comes back when the task starts over.
+    Dropped,
+    /// The other task has started over without this one, which keeps what it had counted: that it had ended as it should.
+    KeptAsMet,
+    /// The same, where it had ended as it should by an abort.
+    KeptAsFailed,
+    /// The same, where it had ended the wrong way.
+    KeptAsLost,
+}
+
+impl Counts {
+    /// As `dependency.counts` stores it.
+    pub(crate) fn stored(self) -> i8 {
+        let code = match self {
+            Counts::ForItsWait => b'w',
+            Counts::Dropped => b'd',
+            Counts::KeptAsMet => b'm',
+            Counts::KeptAsFailed => b'f',
+            Counts::KeptAsLost => b'l',
+        };
+        code as i8
+    }
+
+    /// From `dependency.counts`.
+    pub(crate) fn from_stored(code: i8) -> Self {
+        match code as u8 {
+            b'w' => Counts::ForItsWait,
+            b'd' => Counts::Dropped,
+            b'm' => Counts::KeptAsMet,
+            b'f' => Counts::KeptAsFailed,
+            b'l' => Counts::KeptAsLost,
+            other => pgrx::error!("dependency.counts is {other}"),
+        }
+    }
+
+    /// The task keeps an earlier end of the other one.
+    pub(crate) fn is_kept(self) -> bool {
+        matches!(self, Counts::KeptAsMet | Counts::KeptAsFailed | Counts::KeptAsLost)
+    }
+
+    /// Whether the end that a task keeps has counted as a failure. One that was lost was an abort if it should have completed.
+    pub(crate) fn has_kept_failure(self, condition: Condition) -> bool {
+        self == Counts::KeptAsFailed || (self == Counts::KeptAsLost && condition == Condition::Completed)
+    }
 }
 
 /// An edge, and for which wait of the task that waits it counts.
@@ -46,7 +99,7 @@ pub(crate) fn waiting_for(task_nos: &[TaskNo]) -> Vec<Waiting> {
                 check_for_interrupts();
                 edges.start(&[Key::at_least(1, some[0]), Key::at_most(1, some[some.len() - 1])]);
                 while let Some(edge) = edges.next() {
-                    if edge.get(WAIT_NO) == DROPPED {
+                    if edge.get(COUNTS) != Counts::ForItsWait.stored() {
                         continue;
                     }
                     let condition = Condition::from_stored(edge.get(CONDITION));
@@ -73,36 +126,51 @@ pub(crate) fn insert(edges: impl Iterator<Item = Waiting>, suspending: bool) {
                     RUN_NO.to(edge.run),
                     WAIT_NO.to(wait_no),
                     CONDITION.to(edge.condition.stored()),
+                    COUNTS.to(Counts::ForItsWait.stored()),
                     SUSPENDING.to(suspending),
+                    FIRST_CONDITION.to(edge.condition.stored()),
                 ]
             });
         }
     });
 }
 
-/// These edges count for this wait of their tasks from now on. The caller holds both ends.
+/// These edges are waited for in these waits: under the conditions with which they were first made, or as they are. The caller holds both
+/// ends.
 ///
 /// Rows are compared so that only the index by both columns can be used: where a task has ten thousand dependencies, the one by
 /// `run_no` would be gone through for each of them.
-pub(crate) static RENUMBER: Statement<(&[TaskNo], &[TaskNo], &[WaitNo])> = Statement::new(
-    c"UPDATE taskq.dependency d SET wait_no = u.wait_no
-        FROM unnest($1, $2, $3) AS u(after_no, run_no, wait_no)
+pub(crate) static WAIT_AGAIN: Statement<(&[TaskNo], &[TaskNo], &[WaitNo], &[bool])> = Statement::new(
+    c"UPDATE taskq.dependency d
+         SET wait_no = u.wait_no, counts = 'w', condition = CASE WHEN u.first THEN d.first_condition ELSE d.condition END
+        FROM unnest($1, $2, $3, $4) AS u(after_no, run_no, wait_no, first)
        WHERE (d.after_no, d.run_no) >= (u.after_no, u.run_no) AND (d.after_no, d.run_no) <= (u.after_no, u.run_no)
-         AND d.wait_no <> u.wait_no",
+         AND NOT (d.wait_no = u.wait_no AND d.counts = 'w' AND (NOT u.first OR d.condition = d.first_condition))",
+);
+
+/// These edges are waited for in this wait, under these conditions, which those that suspensions have made have from then on. The caller
+/// holds both ends.
+pub(crate) static WAIT_UNDER: Statement<(&[TaskNo], &[TaskNo], &[i8], WaitNo)> = Statement::new(
+    c"UPDATE taskq.dependency d
+         SET wait_no = $4, counts = 'w', condition = u.condition,
+             first_condition = CASE WHEN d.suspending THEN u.condition ELSE d.first_condition END
+        FROM unnest($1, $2, $3) AS u(after_no, run_no, condition)
+       WHERE (d.after_no, d.run_no) >= (u.after_no, u.run_no) AND (d.after_no, d.run_no) <= (u.after_no, u.run_no)",
+);
+
+/// These edges are this to their tasks from now on, and count for no wait. The caller holds both ends.
+pub(crate) static COUNT_NO_MORE: Statement<(&[TaskNo], &[TaskNo], &[i8])> = Statement::new(
+    c"UPDATE taskq.dependency d SET counts = u.counts
+        FROM unnest($1, $2, $3) AS u(after_no, run_no, counts)
+       WHERE (d.after_no, d.run_no) >= (u.after_no, u.run_no) AND (d.after_no, d.run_no) <= (u.after_no, u.run_no)
+         AND d.counts <> u.counts",
 );
 
 /// Removes those of these edges without which their tasks have gone on. The caller holds both ends.
 pub(crate) static REMOVE_DROPPED: Statement<(&[TaskNo], &[TaskNo])> = Statement::new(
     c"DELETE FROM taskq.dependency d USING unnest($1, $2) AS u(after_no, run_no)
        WHERE (d.after_no, d.run_no) >= (u.after_no, u.run_no) AND (d.after_no, d.run_no) <= (u.after_no, u.run_no)
-         AND d.wait_no = -2",
-);
-
-/// These edges are waited for again, in this wait, under these conditions. The caller holds both ends.
-pub(crate) static WAIT_AGAIN: Statement<(&[TaskNo], &[TaskNo], &[i8], WaitNo)> = Statement::new(
-    c"UPDATE taskq.dependency d SET wait_no = $4, condition = u.condition
-        FROM unnest($1, $2, $3) AS u(after_no, run_no, condition)
-       WHERE (d.after_no, d.run_no) >= (u.after_no, u.run_no) AND (d.after_no, d.run_no) <= (u.after_no, u.run_no)",
+         AND d.counts = 'd'",
 );
 
 /// What a task that goes on without its open dependencies loses: one of those, or a signal that was left for it and not counted yet.
@@ -124,21 +192,21 @@ struct Dropped {
 }
 
 /// Drops the open dependencies of tasks that go on without them. What a suspension has added is removed, the others are only marked
-/// ([`DROPPED`]). Nothing is waited for: what another transaction has locked, it is about to remove.
+/// ([`Counts::Dropped`]). Nothing is waited for: what another transaction has locked, it is about to remove.
 ///
 /// The signals of the tasks are taken in the same statement, and so in the same snapshot: what has ended in it has been counted, or has
 /// left a signal that is seen here.
 static DROP_OPEN: Statement<&[TaskNo], Dropped> = Statement::new(
     c"WITH open AS MATERIALIZED (
         SELECT d.ctid, d.suspending FROM taskq.dependency d
-         WHERE d.run_no = ANY ($1) AND d.wait_no <> -2
+         WHERE d.run_no = ANY ($1) AND d.counts = 'w'
            AND NOT EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0)
            FOR UPDATE SKIP LOCKED),
       gone AS (
         DELETE FROM taskq.dependency d
          WHERE d.ctid = ANY (ARRAY(SELECT o.ctid FROM open AS o WHERE o.suspending)) RETURNING d.run_no),
       kept AS (
-        UPDATE taskq.dependency d SET wait_no = -2
+        UPDATE taskq.dependency d SET counts = 'd'
          WHERE d.ctid = ANY (ARRAY(SELECT o.ctid FROM open AS o WHERE NOT o.suspending)) RETURNING d.run_no),
       left_over AS (
         DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)
@@ -180,10 +248,10 @@ pub(crate) static DROP_SUSPENDING: Statement<&[TaskNo], (TaskNo, TaskNo)> = Stat
     c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.suspending RETURNING d.after_no, d.run_no",
 );
 
-/// Removes the dependencies on these tasks; returns the task after which, the one that runs, and for which
-/// wait.
-pub(crate) static REMOVE_AFTER: Statement<&[TaskNo], (TaskNo, TaskNo, WaitNo)> = Statement::new(
-    c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) RETURNING d.after_no, d.run_no, d.wait_no",
+/// Removes the dependencies on these tasks; returns the task after which, the one that runs, for which wait, and what
+/// [it was](Counts).
+pub(crate) static REMOVE_AFTER: Statement<&[TaskNo], (TaskNo, TaskNo, WaitNo, i8)> = Statement::new(
+    c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) RETURNING d.after_no, d.run_no, d.wait_no, d.counts",
 );
 
 /// Removes the dependencies that these tasks have.

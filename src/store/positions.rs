@@ -3,7 +3,7 @@
 use pgrx::pg_sys::Oid;
 
 use crate::error::{Refusal, Result};
-use crate::number::{Position, TaskNo};
+use crate::number::{FIRST_WAIT, Position, TaskNo, WaitNo};
 use crate::pg::named::Named;
 use crate::pg::sequence;
 use crate::pg::session::{assign_transaction_id, check_for_interrupts};
@@ -23,6 +23,19 @@ pub(crate) fn take(count: usize) -> Result<Vec<TaskNo>> {
     match numbers.last() {
         Some(last) if !token::is_for_tasks(last.0) => Err(Refusal::no_more_numbers(token::shard_of(last.0))),
         _ => Ok(numbers),
+    }
+}
+
+/// A number for a wait: no other wait has it, of those that the same task may have had lately. An end that is on its way to an earlier
+/// one would have to stay so while four thousand million positions are taken.
+pub(crate) fn new_wait() -> WaitNo {
+    assign_transaction_id();
+    loop {
+        // The lower half: the upper one is the shard's, and hardly ever another.
+        let wait_no = sequence::next(&POSITIONS) as WaitNo;
+        if wait_no != FIRST_WAIT {
+            return wait_no;
+        }
     }
 }
 

@@ -9,17 +9,17 @@ use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::input::{self, DependencySpec};
 use crate::insert::{
-    EdgeSet, Waits, acyclic, add_waits, cycle_refusal, has_begun, lock_for_change, may_wait,
+    EdgeSet, Waits, acyclic, add_waits, cycle_refusal, has_begun, lock_for_change, may_wait, next_wait,
     parse_if_missing, store_edges, stored_arcs,
 };
 use crate::locks::{self, Idle, LockStrength, guard, restartable};
-use crate::number::TaskNo;
+use crate::number::{TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, Lost, fold, settle};
 use crate::state::{Condition, Outcome};
-use crate::store::dependency::{self, Edge};
+use crate::store::dependency::{self, Counts, Edge};
 use crate::store::live::{self, Live};
 use crate::store::{numbers, task};
 use crate::verbs::insert::json;
@@ -70,9 +70,9 @@ fn taskq_add_dependencies(
     })
 }
 
-/// Every stored edge between the given ends, with its condition. What a task went on without is no dependency any more.
-static STORED: Statement<&[TaskNo], (TaskNo, TaskNo, i8)> = Statement::new(
-    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.wait_no <> -2",
+/// Every stored edge of these tasks, with its condition. What a task went on without is no dependency any more.
+static STORED: Statement<&[TaskNo], (TaskNo, TaskNo, i8, i8)> = Statement::new(
+    c"SELECT d.after_no, d.run_no, d.condition, d.counts FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.counts <> 'd'",
 );
 
 /// Adds the edges and returns how many of those asked for block their task now.
@@ -121,24 +121,28 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     }
 
     let names: HashMap<TaskNo, String> = numbers.iter().map(|(id, n)| (*n, id.clone())).collect();
-    let new = not_stored_yet(&asked, &names)?;
-    check_cycles(&new, &names)?;
+    let runs: Vec<TaskNo> = asked.edges.iter().map(|e| e.run).collect();
+    let some_suffice = task::with_num_required(&runs);
+    // A task for which some suffice, and that has those, goes on without what is new.
+    let has_enough = |run: &TaskNo| {
+        some_suffice.contains_key(run) && rows.get(run).is_some_and(|row| row.counter().is_none())
+    };
+    let blocks = |edge: &Edge| !outcomes.contains_key(&edge.after) && !has_enough(&edge.run);
+    let (new, mut again) = not_counted_yet(&asked, &names)?;
+    again.retain(|(edge, _)| blocks(edge));
+    let arcs = new.edges.iter().chain(again.iter().map(|(edge, _)| edge)).map(|e| (e.after, e.run));
+    check_cycles(arcs.collect(), &names)?;
     // It went on without them: they are new ones now.
     let (after, run): (Vec<TaskNo>, Vec<TaskNo>) = new.edges.iter().map(|e| (e.after, e.run)).unzip();
     dependency::REMOVE_DROPPED.execute((after, run));
     store_edges(&new, &rows);
 
-    let (waits, mut lost) = waits_of(&new, &outcomes);
-    let some_suffice = task::with_num_required(&waits.keys().copied().collect::<Vec<_>>());
+    let (mut waits, mut lost) = waits_of(&new, &outcomes);
+    wait_again(&again, &rows, &mut waits);
     add_waits(&waits, &rows, now);
     lost.retain(|run, _| !some_suffice.contains_key(run));
     abort_lost(&lost, &names, now);
-    // A task for which some suffice, and that has those, goes on without what is new.
-    let has_enough = |run: &TaskNo| {
-        some_suffice.contains_key(run) && rows.get(run).is_some_and(|row| row.counter().is_none())
-    };
-    let blocks = |edge: &&Edge| !outcomes.contains_key(&edge.after) && !has_enough(&edge.run);
-    Ok(asked.edges.iter().filter(blocks).count() as i64)
+    Ok(asked.edges.iter().filter(|edge| blocks(edge)).count() as i64)
 }
 
 /// Adds an edge to those that are asked for.
@@ -175,17 +179,23 @@ fn waits_of(
     (waits, lost)
 }
 
-/// The edges that are not stored; one that is, with another condition, is refused.
-fn not_stored_yet(asked: &EdgeSet, names: &HashMap<TaskNo, String>) -> Result<EdgeSet> {
+/// The edges that are not stored; and those by which tasks keep the end of another one, which has started over without them. One that
+/// is stored with another condition is refused.
+fn not_counted_yet(
+    asked: &EdgeSet,
+    names: &HashMap<TaskNo, String>,
+) -> Result<(EdgeSet, Vec<(Edge, Counts)>)> {
     let runs: Vec<TaskNo> = asked.edges.iter().map(|e| e.run).collect::<HashSet<_>>().into_iter().collect();
-    let stored: HashMap<(TaskNo, TaskNo), Condition> = STORED
-        .map(runs, |(after_no, run_no, condition)| ((after_no, run_no), Condition::from_stored(condition)))
+    let stored: HashMap<(TaskNo, TaskNo), (Condition, Counts)> = STORED
+        .map(runs, |(after_no, run_no, condition, counts)| {
+            ((after_no, run_no), (Condition::from_stored(condition), Counts::from_stored(counts)))
+        })
         .into_iter()
         .collect();
-    let mut new = EdgeSet::default();
+    let (mut new, mut kept) = (EdgeSet::default(), Vec::new());
     for edge in &asked.edges {
         match stored.get(&(edge.after, edge.run)) {
-            Some(has) if *has != edge.condition => {
+            Some((has, _)) if *has != edge.condition => {
                 return Err(Refusal::other_condition(
                     &names[&edge.after],
                     &names[&edge.run],
@@ -193,18 +203,38 @@ fn not_stored_yet(asked: &EdgeSet, names: &HashMap<TaskNo, String>) -> Result<Ed
                     edge.condition.name(),
                 ));
             }
+            Some((_, counts)) if counts.is_kept() => kept.push((*edge, *counts)),
             Some(_) => {}
             None => {
                 let _ = new.add(*edge);
             }
         }
     }
-    Ok(new)
+    Ok((new, kept))
 }
 
-fn check_cycles(new: &EdgeSet, names: &HashMap<TaskNo, String>) -> Result<()> {
-    let mut arcs: Vec<(TaskNo, TaskNo)> = new.edges.iter().map(|e| (e.after, e.run)).collect();
-    arcs.extend(stored_arcs(&new.edges.iter().map(|e| e.run).collect::<Vec<_>>()));
+/// Tasks wait for others again whose earlier ends they have kept so far.
+fn wait_again(again: &[(Edge, Counts)], rows: &HashMap<TaskNo, Live>, waits: &mut BTreeMap<TaskNo, Waits>) {
+    if again.is_empty() {
+        return;
+    }
+    let mut changed: (Vec<TaskNo>, Vec<TaskNo>, Vec<WaitNo>, Vec<bool>) = Default::default();
+    for (edge, counts) in again {
+        let wait = waits.entry(edge.run).or_default();
+        wait.unsettled += 1;
+        wait.failed -= i32::from(counts.has_kept_failure(edge.condition));
+        wait.lost -= i32::from(*counts == Counts::KeptAsLost);
+        changed.0.push(edge.after);
+        changed.1.push(edge.run);
+        changed.2.push(next_wait(rows.get(&edge.run)));
+        changed.3.push(false);
+    }
+    dependency::WAIT_AGAIN.execute(changed);
+}
+
+fn check_cycles(mut arcs: Vec<(TaskNo, TaskNo)>, names: &HashMap<TaskNo, String>) -> Result<()> {
+    let runs: Vec<TaskNo> = arcs.iter().map(|(_, run)| *run).collect();
+    arcs.extend(stored_arcs(&runs));
     acyclic(&arcs).map_err(|path| {
         let mut ids = names.clone();
         ids.extend(numbers::ids(&path));

@@ -210,7 +210,7 @@ static SEEDS: Statement<&[TaskNo], TaskNo> = Statement::new(
 );
 
 static DEPENDENCIES: Statement<&[TaskNo], TaskNo> =
-    Statement::new(c"SELECT d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.wait_no <> -2");
+    Statement::new(c"SELECT d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.counts <> 'd'");
 
 /// How many tasks that are there each of these depends on: those that it went on without are not counted.
 fn dependencies_of(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {

@@ -106,8 +106,8 @@ fn a_cycle_that_was_closed_while_it_was_settled_is_the_refusal() {
     // Only of settled tasks may such be made: a depends on what runs after it.
     session.insert(json!([{"id": "c", "action": "c", "depends_on": ["b"]}])).unwrap();
     session.run(
-        "INSERT INTO taskq.dependency (after_no, run_no, wait_no, condition, suspending)
-         SELECT c.task_no, a.task_no, 0, 'c', false FROM taskq.task AS a, taskq.task AS c WHERE a.id = 'a' AND c.id = 'c'",
+        "INSERT INTO taskq.dependency (after_no, run_no, wait_no, condition, counts, suspending, first_condition)
+         SELECT c.task_no, a.task_no, 0, 'c', 'w', false, 'c' FROM taskq.task AS a, taskq.task AS c WHERE a.id = 'a' AND c.id = 'c'",
     );
     refused(&mut session, "TQ004", "\"a\"", "SELECT taskq.rerun_tasks('{a}')", &[]);
     session

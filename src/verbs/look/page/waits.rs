@@ -53,7 +53,7 @@ static SUSPENDED: Statement<(), Wait> = Statement::planned_each_time(
              COALESCE(taskq._age(b.until - n.at), ''), COALESCE(pg_catalog.to_char(b.until, 'YYYY-MM-DD HH24:MI:SS TZ'), ''),
              ARRAY(SELECT o.id FROM taskq.dependency AS d
                     CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = d.after_no OFFSET 0) AS o
-                    WHERE d.run_no = b.task_no AND d.wait_no = b.wait_no
+                    WHERE d.run_no = b.task_no AND d.wait_no = b.wait_no AND d.counts = 'w'
                       AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = d.after_no OFFSET 0)
                     LIMIT 4), b.number
         FROM (SELECT taskq.clock() AS at OFFSET 0) AS n
