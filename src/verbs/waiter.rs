@@ -34,6 +34,8 @@ pub(crate) struct Waiter {
     heard: bool,
     pace: Pace,
     quiet: Quiet,
+    /// What is owed a process, of a call that waits for tasks and has slept.
+    owed: Next,
     /// It says nothing of a transaction block: what is to be seen meanwhile was committed by another process.
     quietly: bool,
     /// The subtransaction that the call is in, whatever it begins for its looks.
@@ -57,6 +59,7 @@ impl Waiter {
             heard: false,
             pace: Pace::of_session(),
             quiet: Quiet::default(),
+            owed: Next::default(),
             level: latch::nest_level(),
             quietly: false,
             names: None,
@@ -86,7 +89,13 @@ impl Waiter {
     ///
     /// A wake-up that is forgotten here counts as one that ended a sleep: it may have been meant for another waiting call
     /// (see [`wake::pass_on`]), which goes on sleeping if this look finds nothing.
+    ///
+    /// A call that waits for tasks asks here what is owed a process, since its look does not. To ask, it may have to wait for a lock on
+    /// a table, and Postgres resets the latch while it does: between the look and the sleep, a wake-up would be lost by that.
     pub(crate) fn before_look(&mut self) {
+        if self.names.is_none() && self.slept {
+            self.owed = upkeep::owed();
+        }
         self.woken |= latch::is_set();
         latch::check_client();
         self.woken |= latch::is_set();
@@ -123,7 +132,7 @@ impl Waiter {
     }
 
     /// Sleeps until a wake-up, until something is due, or until it is time to look again; `false` if the time of the call is up.
-    /// What is owed a process is called for. What waits for tasks asks here what that is, since its look does not.
+    /// What is owed a process is called for. A call that waits for tasks knows of that only after its first sleep, which is short.
     pub(crate) fn sleep(&mut self, next: Next) -> bool {
         let passed_over = wake::end_look();
         if std::mem::take(&mut self.woken) {
@@ -132,7 +141,7 @@ impl Waiter {
         if self.time_is_up() {
             return false;
         }
-        let next = if self.names.is_some() { next } else { Next { due: next.due, ..upkeep::owed() } };
+        let next = if self.names.is_some() { next } else { Next { due: next.due, ..self.owed } };
         let _starting = background::call_if(next.owed);
         // The process may end before it comes to it, of whatever.
         let again = next.owed.then(|| Instant::now() + OVERDUE_LOOK.max(next.rest));
