@@ -250,8 +250,9 @@ outside() {
         printf '%s %s\n' "$name" "$path" >>"$work/$(lane_of "$name").lane"
     done <"$work/outside.list"
     lanes=$(basename -s .lane "$work"/*.lane | tr '\n' ' ')
+    # A quarter of the processes does what is due for waiting calls, one for each database: each test has one of its own.
     start_clusters "$lanes" -c max_connections=300 -c max_prepared_transactions=50 -c max_locks_per_transaction=256 \
-        -c shared_buffers=128MB -c jit=off
+        -c shared_buffers=128MB -c jit=off -c max_worker_processes=48
     for lane in $lanes; do
         lane "$lane" <"$work/$lane.lane" &
     done
@@ -294,7 +295,7 @@ alone() {
 packages() {
     private=${READY:-$(PG_CONFIG=$pg_config .ci/server.sh)}
     [ -n "${READY:-}${BUILT:-}" ] || make_ install-private PG_CONFIG="$pg_config"
-    start_clusters packages -c max_connections=300 -c jit=off
+    start_clusters packages -c max_connections=300 -c jit=off -c max_worker_processes=48
     (enter packages && .ci/packages.sh test)
 }
 
