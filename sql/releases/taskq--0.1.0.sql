@@ -51,8 +51,8 @@ COMMENT ON TYPE taskq.named_only IS
     'of an argument that takes no value: the arguments behind it are given by their names';
 
 -- Numbers of tasks and positions in the order of claiming come from this one sequence. CACHE 1, and a
--- transaction that takes a position has its id before: a position below another transaction's xmin
--- horizon can then never appear later. The low-water mark of claiming rests on that.
+-- transaction that takes a position has its id before. So once all transactions have ended that had an id when
+-- a position was the last one taken, no new entry comes to it or below. The low-water mark of claiming rests on that.
 CREATE SEQUENCE taskq.position_seq AS bigint CACHE 1;
 
 CREATE SEQUENCE taskq.action_no_seq AS integer CACHE 1;

@@ -1,10 +1,13 @@
 //! The search path of our statements: nothing of the caller's.
 //!
 //! Names in the texts of statements have their schemas. Operators, and all other names without a schema, are searched for in
-//! `pg_catalog` alone: otherwise a caller could define an operator of its own that would run with the owner's rights. Postgres
-//! pins the path of a function that says `SET search_path`, at each call. For `own_tasks` and `return_task`, which run no
+//! `pg_catalog`: otherwise a caller could define an operator of its own that would run with the owner's rights. `pg_temp` stands
+//! behind it: Postgres looks for tables and types there first if a path does not name it, and for functions and operators never.
+//!
+//! Postgres pins the path of a function that says `SET search_path`, at each call. For `own_tasks` and `return_task`, which run no
 //! statement as a rule, that was a fourteenth of all they do. So functions that switch to the owner themselves
-//! (`rights::for_caller`) have no such clause: the first statement of a call pins the path, for the rest of the call.
+//! (`rights::for_caller`) have no such clause. The first statement of a call pins the path for the rest of the call; a statement
+//! in a subtransaction of the call pins it for itself.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};

@@ -54,8 +54,8 @@ pub(crate) fn has_excepted(action_no: i32) -> bool {
     KNOWN.with(|known| known.get(&action_no).is_some_and(|known| !known.lanes.is_empty()))
 }
 
-/// A claim has read so many pages needlessly. Returns whether all claims since the last look together have wasted as many as
-/// that has read, so that another one is worth it.
+/// A claim has read so many pages needlessly. Returns whether another look is worth it: the claims since the last one, this one
+/// included, have wasted as many pages together as that has read, or nothing is known of the action's lanes.
 pub(crate) fn is_worth_a_look(action_no: i32, pages: u64) -> bool {
     KNOWN.with(|known| {
         let Some(known) = known.get_mut(&action_no) else { return true };

@@ -72,8 +72,8 @@ impl Look {
 
     /// The same of every transaction but the own one.
     pub(crate) fn xmin_of_others(&self) -> u64 {
-        // SAFETY: the snapshot is registered while this is there, and so is its array. That has the ids of all transactions
-        // that were running, without the own one.
+        // SAFETY: the snapshot is registered while this is there, and so is its array. That has the ids of the transactions
+        // that were running, without the own one, and without those that are not below the end of the snapshot.
         let (running, end) = unsafe {
             let snapshot = &*self.snapshot();
             let running = match snapshot.xcnt {
