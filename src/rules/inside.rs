@@ -1,8 +1,9 @@
 //! Inside a folder, too, uses go one way.
 //!
 //! A folder's entries are its files, `mod.rs` among them, and its sub-folders. There has to be an order of them from the
-//! bottom up in which each uses only those below it: no circles. The order is not written down; it is enough that there is
-//! one. A use is a path that leads to a file, through whatever hands its item on: a `pub use` in a `mod.rs` is none.
+//! bottom up in which each uses only those below it: no circles. The few uses in [`UP`] are left out of account. The order is
+//! not written down; it is enough that there is one. A use is a path that leads to a file, through whatever hands its item on:
+//! a `pub use` in a `mod.rs` is none.
 //!
 //! What is moved when this fails: that which both need goes to a file below both.
 
