@@ -5,7 +5,7 @@
 //! and is gone a moment after there is nothing more to do. For this nothing has to be preloaded.
 //!
 //! **Kept.** With `shared_preload_libraries = 'taskq'` what time makes necessary is done on time although no call comes. A launcher,
-//! connected to no database, gives every database that has the extension a worker, which stays.
+//! connected to no database, gives every database that has the extension a worker, which stays; it looks into 128 of them at most.
 //!
 //! Either way it does what is due, one kind after the other in short transactions, and sleeps until the next is due. Nothing
 //! else depends on any of it.

@@ -19,8 +19,8 @@ use crate::store::seal;
 use crate::upkeep::Step;
 use crate::upkeep::steps::{self, KINDS};
 
-/// How long it pauses at least between two rounds, so that a stream of things that come due does not keep it
-/// running.
+/// How long it pauses at least after a round that has left nothing to do, so that a stream of things that come due does not keep
+/// it running.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// For how long it does what is due of one kind, however much that is, before it looks at the others.

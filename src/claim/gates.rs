@@ -12,8 +12,8 @@
 //! **Nothing is waited for.** A claim has its entries locked, so that no other transaction grants or settles them, but
 //! others may still add dependencies to them, and hold them for that. What is to be removed is locked against these,
 //! too, without waiting. Where that lock is not to be had, the entry is set aside in place (see
-//! [`crate::store::aside`]), and so is one that a late worker may still return. **Each entry is met once**, whatever
-//! its past.
+//! [`crate::store::aside`]), and so is one that a late worker may still return. **Each entry is met once** for a reason,
+//! whatever its past; only where the reason was locked is it met again, a second later.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -4,7 +4,7 @@
 //! latch where it waits for a lock or for another backend's page, so a wake-up that comes in the middle of a look may be
 //! gone by its end. And a look skips what others have locked, and they may release it without a change. Both are over a
 //! moment later. So **each look is followed by a short sleep first**, and another look. What is still locked then is
-//! searched for after twice the time, and so on: nothing stays hidden for longer than it was locked. Otherwise the long
+//! searched for after twice the time, and so on: nothing stays hidden for much longer than it was locked. Otherwise the long
 //! sleeps follow, which double as well, up to that of [`wake::longest_sleep`].
 //!
 //! Looks cost something, and many calls sleep: a look that can find nothing new, since no transaction of the whole

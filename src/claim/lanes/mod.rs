@@ -3,7 +3,7 @@
 //! An entry of a group is in the lane of that group (`run.lane`) if its action is fair or has a limit per group, or if
 //! the group has a limit of its own; all others are in lane 0. Each lane is a range of `run_lane_idx`. **A lane that is
 //! full costs nothing but a jump over it**, however many entries wait in it; and full lanes are no more than there are
-//! performances in progress.
+//! performances in progress, and groups with a limit of 0.
 //!
 //! Nothing here locks. What is found is a candidate, to be claimed by number, which passes over what has changed.
 
