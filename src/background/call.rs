@@ -1,4 +1,5 @@
-//! Calling a worker: a call that sleeps has found something due that it can show to no other session before it ends.
+//! Calling a worker: a call that sleeps, or is in a transaction that may stay open, has found something due that it can show to
+//! no other session before that ends.
 //!
 //! Nothing of the transaction under way is needed by the worker, and nothing of it is seen by it: it does what is due by what has
 //! been committed. So it may be called in the middle of a transaction, which may still be rolled back. What it does comes to the

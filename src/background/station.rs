@@ -1,10 +1,10 @@
 //! How a worker has come to its database, how it is woken, and when it leaves.
 //!
 //! With the library preloaded it is *kept*: the launcher has sent it, shared memory says how to wake it, and it stays. Without,
-//! it was *called*: by a session whose call sleeps and has found something due that it could not show to other sessions
-//! ([`super::call_if`]). Then it holds two posts: that of its database, so that there is one worker; and one of those that the
-//! server has for such workers, so that background processes are left for other extensions. It leaves when there is nothing to do
-//! for a moment, or no call waits any more.
+//! it was *called*: by a session whose call sleeps, or is in a transaction that may stay open, and has found something due that
+//! it could not show to other sessions ([`super::call_if`]). Then it holds two posts: that of its database, so that there is
+//! one worker; and one of those that the server has for such workers, so that background processes are left for other
+//! extensions. It leaves when there is nothing to do for a moment, or no call waits any more.
 //!
 //! **No call is lost.** A caller first sets the latches of the database's background processes, then looks whether the post is
 //! taken, and starts a worker if it is not. A worker that leaves first gives up the post, then looks at its latch, and goes on if
