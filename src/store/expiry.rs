@@ -30,9 +30,12 @@ static CLEAR: Memory<Latest<(), Time>> = Memory::of(Belief::NothingExpired);
 const LATELY: Duration = Duration::from_millis(20);
 
 /// The first time from a time on that has passed.
+///
+/// Only a look from the beginning tells that nothing has expired: a task may come whose time had passed by its commit.
 pub(super) fn first_due(look: &Look, from: Time, now: Time) -> Option<Time> {
     let first = look.first(&BY_TIME, &[Key::at_least(1, from), Key::at_most(1, now)], |row| row.get(DUE));
-    CLEAR.with(|clear| if first.is_some() { clear.clear() } else { clear.note((), now) });
+    let is_clear = first.is_none() && from == Time::BEGINNING;
+    CLEAR.with(|clear| if is_clear { clear.note((), now) } else { clear.clear() });
     first
 }
 
