@@ -2,8 +2,7 @@
 """The words of pages, comments and messages: the subject of a sentence is a named thing, and a sentence has one idea.
 
     words.py            README.md and docs/: no word of REFUSED, and no sentence of more than LONGEST words;
-                        src/ and sql/, comments and messages: no word of REFUSED;
-                        the folders of OTHERS: the same, and not in the name of a function;
+                        src/, sql/ and the folders of OTHERS, comments, messages and names of functions: no word of REFUSED;
                         .ci/ and the Makefile, comments only: no word of REFUSED
     words.py PAGE...    these pages only
 
@@ -100,7 +99,7 @@ def words(path, messages):
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         read = without_code(line if messages else line.partition(mark)[2])
         found = REFUSED.findall(re.sub(r"""(["'])\w+\1""", "X", read))
-        for name in FUNCTION.findall(line) if path.relative_to(ROOT).parts[0] in OTHERS else ():
+        for name in FUNCTION.findall(line) if messages else ():
             found += REFUSED.findall(name.replace("_", " "))
         for word in found:
             yield number, f"“{word}”: name the worker, the call, the session"

@@ -97,10 +97,10 @@ pub(crate) fn for_caller<R>(work: impl FnOnce() -> Result<R>) -> R {
 }
 
 /// Does with the owner's rights what no caller has asked for.
-pub(crate) fn for_nobody(work: impl FnOnce()) {
+pub(crate) fn for_no_caller(work: impl FnOnce()) {
     let _path = search_path::Call::begin();
     let _owner = AsOwner::begin();
-    whoever_calls(work);
+    without_rights(work);
 }
 
 /// What another call around this one may do; put back at the end, whichever way it ends.
@@ -113,7 +113,7 @@ impl Drop for Before {
 }
 
 /// Does what is due, with no check of the caller's parts.
-pub(crate) fn whoever_calls<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn without_rights<R>(work: impl FnOnce() -> R) -> R {
     struct Resume(bool);
     impl Drop for Resume {
         fn drop(&mut self) {
@@ -203,14 +203,14 @@ pub(crate) fn is_narrowed(doing: Doing) -> bool {
 pub(crate) fn check_actions<'a>(doing: Doing, actions: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let Some(allowed) = allowed(doing) else { return Ok(()) };
     match actions.into_iter().find(|action| !allowed.contains(*action)) {
-        Some(action) => Err(Refusal::not_his_action(action, &allowed)),
+        Some(action) => Err(Refusal::other_action(action, &allowed)),
         None => Ok(()),
     }
 }
 
 /// Refuses a call that could be about tasks of any action.
 pub(crate) fn check_whole_queue(doing: Doing) -> Result<()> {
-    allowed(doing).map_or(Ok(()), |allowed| Err(Refusal::not_his_tasks(&allowed)))
+    allowed(doing).map_or(Ok(()), |allowed| Err(Refusal::other_tasks(&allowed)))
 }
 
 /// Whether the call under way is of such a caller.
@@ -263,12 +263,12 @@ static OF_OTHERS: Statement<(&[TaskNo], &[&str]), String> = Statement::new(
 /// Refuses tasks of such actions, which the caller has named by their ids. A number is that of one task for ever: what is
 /// locked afterwards is what was asked about.
 pub(crate) fn check_tasks(doing: Doing, task_nos: impl IntoIterator<Item = TaskNo>) -> Result<()> {
-    refuse_others(doing, task_nos, |id, allowed| Refusal::not_his_task(&id, allowed))
+    refuse_others(doing, task_nos, |id, allowed| Refusal::other_task(&id, allowed))
 }
 
 /// The same of tasks that the caller has not named by their ids, and does not learn of by them either.
 pub(crate) fn check_found(doing: Doing, task_nos: impl IntoIterator<Item = TaskNo>) -> Result<()> {
-    refuse_others(doing, task_nos, |_, allowed| Refusal::not_his_tasks(allowed))
+    refuse_others(doing, task_nos, |_, allowed| Refusal::other_tasks(allowed))
 }
 
 fn refuse_others(

@@ -137,7 +137,7 @@ impl Station {
 /// Whether no call has been waiting for a while; notes it if one is.
 fn is_alone(needed: &Cell<Wall>) -> bool {
     let now = wall();
-    if wake::anybody_waits() {
+    if wake::is_any_call_waiting() {
         needed.set(now);
     }
     needed.get() + LINGERS <= now

@@ -84,14 +84,14 @@ pub(super) fn forget(end: End) {
     let Counters { touched, removed, locking, .. } = COUNTERS.replace(NONE);
     // Others may have left signals for counters that were locked here, and it to us to count them.
     if end == End::Abort && (!touched.is_empty() || removed.is_some() || locking) {
-        wake::somebody_to_look();
+        wake::let_one_look();
     }
 }
 
 /// A savepoint was rolled back; what else the transaction has touched it will look at.
 pub(super) fn undone() {
     if COUNTERS.with_borrow_mut(|counters| std::mem::take(&mut counters.locking)) {
-        wake::somebody_to_look();
+        wake::let_one_look();
     }
 }
 

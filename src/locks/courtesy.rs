@@ -51,7 +51,7 @@ pub(super) fn give_way(task_nos: &[TaskNo]) {
     });
     let start = Instant::now();
     let mut nap = Duration::from_millis(1);
-    while start.elapsed() < left && anybody_waits(&news) {
+    while start.elapsed() < left && does_any_wait(&news) {
         check_for_interrupts();
         session::nap(nap);
         nap = (nap * 2).min(Duration::from_millis(10));
@@ -59,7 +59,7 @@ pub(super) fn give_way(task_nos: &[TaskNo]) {
     GIVEN.with_borrow_mut(|given| given.time += start.elapsed());
 }
 
-fn anybody_waits(task_nos: &[TaskNo]) -> bool {
+fn does_any_wait(task_nos: &[TaskNo]) -> bool {
     let rows: Vec<(Oid, ItemPointerData)> = match task_nos {
         [] => Vec::new(),
         _ => PLACES_OF_ROWS.query(task_nos),

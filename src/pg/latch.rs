@@ -220,7 +220,7 @@ fn wake_some_among(limit: usize, list: impl Fn() -> Vec<pg_sys::VirtualTransacti
 }
 
 /// Whether another backend is registered under the channel.
-pub(crate) fn anybody(channel: Channel) -> bool {
+pub(crate) fn is_any_registered(channel: Channel) -> bool {
     !holders(channel).is_empty()
 }
 
@@ -232,7 +232,7 @@ pub(crate) fn is_used(channel: Channel) -> bool {
 }
 
 /// Whether another backend is registered under the channel and has not been woken.
-pub(crate) fn anybody_asleep(channel: Channel) -> bool {
+pub(crate) fn is_any_asleep(channel: Channel) -> bool {
     holders(channel).iter().any(|holder| !latch_of(*holder).is_none_or(is_latch_set))
 }
 

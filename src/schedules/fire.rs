@@ -45,7 +45,7 @@ static PUT_OFF: Memory<Remembered<String, ()>> = Memory::of(Belief::PutOff);
 /// there were any.
 pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
     // Without a check of the caller's parts: the call that happens to fire a schedule has not asked for it.
-    rights::whoever_calls(|| fire_windows(bound, now))
+    rights::without_rights(|| fire_windows(bound, now))
 }
 
 fn fire_windows(bound: i32, now: Time) -> bool {
@@ -77,7 +77,7 @@ fn fire_windows(bound: i32, now: Time) -> bool {
 /// there is; upkeep has the rest.
 pub(super) fn catch_up(name: &str, now: Time) {
     let allowance = Allowance::half_of_time_out();
-    rights::whoever_calls(|| {
+    rights::without_rights(|| {
         while !allowance.is_used_up()
             && let Some(due) = DUE.first((now, 1, Time::BEGINNING, "", name))
             && due.until.is_some()

@@ -47,7 +47,7 @@ pub(crate) fn shard() -> i32 {
 /// Numbers of tasks and positions come from here.
 pub(super) static POSITIONS: Named = Named::new(c"position_seq");
 
-/// The last position that was taken, by whomever.
+/// The last position that was taken.
 pub(super) fn last_position() -> Position {
     Position(sequence::last_value(&POSITIONS))
 }

@@ -27,7 +27,7 @@ pub(crate) struct Next {
 pub(crate) fn owed() -> Next {
     subtransaction::keeping_no_locks(|| {
         let mut next = Next::default();
-        rights::for_nobody(|| {
+        rights::for_no_caller(|| {
             tables::hold();
             let now = clock::now();
             let due = look(&[], now);

@@ -28,13 +28,13 @@ fn taskq_check_words(argument: &str, given: Vec<Option<String>>, known: Vec<Opti
 /// `taskq._before_commit() -> void`: the last look at deferred signals.
 #[pg_extern(sql = "")]
 fn taskq_before_commit() {
-    rights::for_nobody(settle::commit::before_commit);
+    rights::for_no_caller(settle::commit::before_commit);
 }
 
 /// `taskq._tidy_before_commit() -> void`: what could wait for the end of the transaction.
 #[pg_extern(sql = "")]
 fn taskq_tidy_before_commit() {
-    rights::for_nobody(upkeep::tidy_before_commit);
+    rights::for_no_caller(upkeep::tidy_before_commit);
 }
 
 /// `taskq._session() -> TABLE (memory, entries, valid_until, version)`: what this session remembers of the queue.

@@ -86,7 +86,7 @@ fn schedule(
         return Err(Element::Task.malformed(None, None, &problem));
     }
     rights::check_actions(Doing::Insert, [spec.action.as_str()])?;
-    his_schedule(name)?;
+    check_schedule(name)?;
     let calendar = Calendar::parse(cron, timezone)
         .map_err(|(argument, why)| Refusal::not_valid(argument, &why.what, &why.hint))?;
     let next = set(&New { name, cron, task, overlap, backfill, max_backfill }, &calendar)?;
@@ -102,7 +102,7 @@ fn schedule(
 fn taskq_unschedule(name: Option<&str>) {
     rights::for_caller(|| {
         let name = required("name", name)?;
-        his_schedule(name)?;
+        check_schedule(name)?;
         if schedule::REMOVE.execute(name) == 0 {
             return Err(Refusal::no_such("schedule", name));
         }
@@ -118,7 +118,7 @@ static ACTION: Statement<&str, Option<String>> = Statement::new(
 );
 
 /// Refuses a schedule whose tasks have an action that the caller has nothing to do with.
-fn his_schedule(name: &str) -> Result<()> {
+fn check_schedule(name: &str) -> Result<()> {
     let action: Option<String> = ACTION.first(name).flatten();
     rights::check_actions(Doing::Insert, action.as_deref())
 }
@@ -127,7 +127,7 @@ fn his_schedule(name: &str) -> Result<()> {
 fn known(name: Option<&str>) -> Result<&str> {
     let name = required("name", name)?;
     match KNOWN.first(name) {
-        Some(true) => his_schedule(name).map(|()| name),
+        Some(true) => check_schedule(name).map(|()| name),
         _ => Err(Refusal::no_such("schedule", name)),
     }
 }

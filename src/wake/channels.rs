@@ -48,7 +48,7 @@ pub(super) const SOON_CHANNEL: Channel = Channel { kind: SOON_UP, number: 0 };
 pub(super) const WATCH_CHANNEL: Channel = Channel { kind: WATCH, number: 0 };
 
 /// Whether a call of this database waits, for work or for tasks.
-pub(crate) fn anybody_waits() -> bool {
+pub(crate) fn is_any_call_waiting() -> bool {
     latch::is_used(TIMER_CHANNEL) || latch::is_used(WATCH_CHANNEL)
 }
 

@@ -18,11 +18,11 @@ mod registered;
 mod waiters;
 
 pub(crate) use channels::{
-    SETTLED, SOON, TIMER, anybody_waits, channels_for_names, channels_for_tasks, channels_for_work,
+    SETTLED, SOON, TIMER, channels_for_names, channels_for_tasks, channels_for_work, is_any_call_waiting,
     is_waited_for, longest_sleep, settled_channel,
 };
 pub(crate) use notes::{
-    all_look, by_time, due, gone, held, let_go, new_number, ready, ready_for_all, ready_later, settled,
-    signals_left, somebody_to_look, stay_registered, taken, timer,
+    all_look, by_time, due, gone, held, let_go, let_one_look, new_number, ready, ready_for_all, ready_later,
+    settled, signals_left, stay_registered, taken, timer,
 };
 pub(crate) use waiters::{Registration, begin_look, end_look, hand_on, may_sleep, pass_on, passed_over};

@@ -141,8 +141,8 @@ fn wake_for(channel: Channel, due: Instant) {
         return owe(channel, HowMany::UpTo(1));
     }
     // For which actions those look that look soon is not known. For a deadline that is no matter.
-    let in_time =
-        ahead >= longest_sleep() || (ahead >= SOON && channel.kind == TIMER && latch::anybody(SOON_CHANNEL));
+    let in_time = ahead >= longest_sleep()
+        || (ahead >= SOON && channel.kind == TIMER && latch::is_any_registered(SOON_CHANNEL));
     if !in_time {
         owe(channel, HowMany::UpTo(1));
         if channel.kind == TIMER {
@@ -160,7 +160,7 @@ pub(crate) fn due(time: Time) {
 
 /// A call that waits for work is to look now, and so is the background worker: signals may be left that no commit
 /// counts. To be called when a transaction has ended: unlike the notes this takes effect as soon as its locks are gone.
-pub(crate) fn somebody_to_look() {
+pub(crate) fn let_one_look() {
     transaction::listen(&LISTENER);
     board::tell(wall());
     owe(TIMER_CHANNEL, HowMany::UpTo(1));

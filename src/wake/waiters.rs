@@ -102,7 +102,7 @@ pub(crate) fn hand_on(action_nos: &[i32], waited: bool, left: impl FnOnce() -> V
             latch::wake(channel, HowMany::UpTo(1));
         }
         latch::wake_highest(ANY_READY_CHANNEL, HowMany::UpTo(1));
-    } else if channels.any(latch::anybody_asleep) || latch::anybody_asleep(ANY_READY_CHANNEL) {
+    } else if channels.any(latch::is_any_asleep) || latch::is_any_asleep(ANY_READY_CHANNEL) {
         let mut left = left();
         left.sort_unstable();
         left.dedup();

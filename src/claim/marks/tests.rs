@@ -69,7 +69,7 @@ fn a_mark_does_not_pass_what_may_still_be_inserted() {
 }
 
 #[test]
-fn a_mark_moves_at_once_while_nobody_has_an_id() {
+fn a_mark_moves_at_once_while_no_transaction_has_an_id() {
     let mut marks = fresh();
     look(&mut marks, &[(0, Some(90))], 100, 50, 50);
     assert_eq!(start(&marks, 0), 90);

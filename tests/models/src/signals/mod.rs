@@ -248,7 +248,7 @@ pub struct State {
     signals: Vec<Signal>,
     backends: Vec<Backend>,
     rollbacks: u8,
-    /// A session is to look (`wake::somebody_to_look`).
+    /// A session is to look (`wake::let_one_look`).
     woken: bool,
 }
 
