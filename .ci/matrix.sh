@@ -3,7 +3,8 @@
 #
 #   matrix.sh [VERSION...]    (default: 17 18)
 #
-#   T='own flow'    the test programs to run, or one with a part of its tests' names: own::order (default: all)
+#   T='own flow'    the test programs to run, or one with a part of its tests' names: own::order; all: those of
+#                   `make test-all` (default: those of `make test`)
 #
 # For each version: a server of its own (other_server.sh), the library built against its headers, the extension installed
 # into that server, a look whether it turns down the libraries that were built for others, and then the same test programs
@@ -71,7 +72,7 @@ for version; do
         PATH=$("$pg_config" --bindir):$PATH
         check_refusals
     )
-    READY=$pg_config WORK=$work T=${T:-all} .ci/test.sh outside || failed="$failed $version"
+    READY=$pg_config WORK=$work T=${T:-} .ci/test.sh outside || failed="$failed $version"
     results="$results$("$pg_config" --version): $(sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed; \([0-9]*\) ignored.*/\1 \2 \3/p' \
         "$work/outside.log" | awk '{ p += $1; f += $2; i += $3 } END { printf "%d passed, %d failed, %d ignored", p, f, i }')"$'\n'
 done
