@@ -12,6 +12,7 @@ fn whatever_has_nothing_left_to_wait_for_is_free() {
 }
 
 #[test]
+#[ignore = "long"]
 fn some_clauses_spare_a_round() {
     for clause in SPARED {
         for (name, signals) in Signals::all(Some(clause)) {

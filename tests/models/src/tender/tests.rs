@@ -22,6 +22,7 @@ fn looking_again_beside_a_start_is_for_safety_only() {
 }
 
 #[test]
+#[ignore = "long"]
 fn each_clause_is_needed() {
     let mut can_go = Vec::new();
     for (clause, property) in NEEDED {
