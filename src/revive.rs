@@ -155,7 +155,7 @@ fn without_lost(
     // A suspension is over for one that is asked for, whatever it has lost by it.
     let counts = |(run, _, suspending): &(TaskNo, TaskNo, bool)| !suspending || !asked.contains(run);
     let lost: Vec<(TaskNo, TaskNo, bool)> = LOST.query(task_nos).into_iter().filter(counts).collect();
-    let mut spare = spare(&lost.iter().map(|(run, ..)| *run).collect::<Vec<_>>());
+    let mut spare = spare(&lost.iter().map(|(run, ..)| *run).collect::<Vec<_>>(), &HashMap::new());
     let mut dependents: HashMap<TaskNo, Vec<(TaskNo, bool)>> = HashMap::new();
     let mut gone: Vec<(TaskNo, TaskNo, bool)> = Vec::new();
     for (run, after, suspending) in lost {
@@ -182,9 +182,9 @@ fn without_lost(
     Ok(revived)
 }
 
-/// Without how many of all their dependencies settled tasks can do, those for which some suffice.
-fn spare(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
-    some_of_many::had(task_nos, Gone::Counts)
+/// Without how many of all their dependencies settled tasks can do, those for which some suffice. So many of each were `dropped` just now.
+fn spare(task_nos: &[TaskNo], dropped: &HashMap<TaskNo, i32>) -> HashMap<TaskNo, i32> {
+    some_of_many::had(task_nos, Gone::Counts, dropped)
         .into_iter()
         .map(|(task_no, had)| (task_no, had.spare()))
         .collect()

@@ -28,7 +28,7 @@ pub(crate) fn place(
     attempts::keep_last(task_nos);
     expiry::forget(task_nos);
     fold::forget(task_nos);
-    let had = some_of_many::had(task_nos, gone);
+    let had = some_of_many::had(task_nos, gone, dropped);
     let totals = bring_back(task_nos, live_totals, dropped, now);
     let Standings { waits, lost, suspensions } = Standings::of(task_nos, &totals, &had);
     let wants = task::wants(task_nos);

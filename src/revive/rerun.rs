@@ -65,7 +65,7 @@ pub(crate) fn start_over(asked: &[TaskNo], dependents: Dependents, keeps: Keeps,
     task_nos.sort_unstable();
     let neighbours = lock_neighbours(&task_nos);
     let dropped = drop_suspending(&task_nos);
-    refuse_lost(&all, &task_nos)?;
+    refuse_lost(&all, &task_nos, &dropped)?;
     match dependents {
         Dependents::StartOver => uncount(&task_nos, &all, now),
         Dependents::Stay => count_no_more(&task_nos, &neighbours),
@@ -182,7 +182,7 @@ fn count_no_more(task_nos: &[TaskNo], neighbours: &HashMap<TaskNo, Live>) {
 }
 
 /// Refuses if one of the tasks has lost others that stay as they are, of which it cannot do without.
-fn refuse_lost(all: &HashSet<TaskNo>, task_nos: &[TaskNo]) -> Result<()> {
+fn refuse_lost(all: &HashSet<TaskNo>, task_nos: &[TaskNo], dropped: &HashMap<TaskNo, i32>) -> Result<()> {
     let mut lost: Vec<(TaskNo, TaskNo)> =
         LOST.query(task_nos).into_iter().map(|(run, after, _)| (run, after)).collect();
     lost.retain(|(_, after)| !all.contains(after));
@@ -191,7 +191,7 @@ fn refuse_lost(all: &HashSet<TaskNo>, task_nos: &[TaskNo]) -> Result<()> {
     }
     lost.sort_unstable();
     let runs: Vec<TaskNo> = lost.iter().map(|(run, _)| *run).collect();
-    let spare = spare(&runs);
+    let spare = spare(&runs, dropped);
     for of_one in lost.chunk_by(|(one, _), (next, _)| one == next) {
         let (run, after) = of_one[0];
         if of_one.len() as i32 > spare.get(&run).copied().unwrap_or(0) {

@@ -4,8 +4,9 @@
 //! only. What the task went on without ([`Counts::Dropped`]) is no dependency any more, until the task itself starts over: then it has all of
 //! them again.
 //!
-//! **What is gone.** A task that has been freed had as many as it needs. If fewer of these are stored, the others were deleted or
-//! replaced, or their retention is over: so many count as met. A task that never was freed needs its number of what is left.
+//! **What is gone.** A task that has been freed had as many as it needs. If fewer are met of those that are stored, and others that it
+//! had are not stored any more, these were deleted or replaced, or their retention is over: so many count as met. A task that never
+//! was freed needs its number of what is left.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -37,8 +38,9 @@ impl Had {
     }
 }
 
-static FREED: Statement<&[TaskNo], TaskNo> = Statement::new(
-    c"SELECT s.task_no FROM taskq.settled s
+/// Those that have been freed, with the number of dependencies that each had at its end.
+static FREED: Statement<&[TaskNo], (TaskNo, i32)> = Statement::new(
+    c"SELECT s.task_no, s.dependencies FROM taskq.settled s
        WHERE s.task_no = ANY ($1) AND (s.granted_at IS NOT NULL OR s.code = 'c')",
 );
 
@@ -51,19 +53,22 @@ pub(crate) enum Gone {
     IsNone,
 }
 
-/// What those of the tasks had for which some dependencies suffice. The caller holds their neighbours.
-pub(super) fn had(task_nos: &[TaskNo], gone: Gone) -> HashMap<TaskNo, Had> {
+/// What those of the tasks had for which some dependencies suffice. So many of each were `dropped` just now. The caller holds their
+/// neighbours.
+pub(super) fn had(task_nos: &[TaskNo], gone: Gone, dropped: &HashMap<TaskNo, i32>) -> HashMap<TaskNo, Had> {
     let required = task::with_num_required(task_nos);
     if required.is_empty() {
         return HashMap::new();
     }
     let some: Vec<TaskNo> = required.keys().copied().collect();
-    let freed: HashSet<TaskNo> = match gone {
+    let freed: HashMap<TaskNo, i32> = match gone {
         Gone::Counts => FREED.query(some.as_slice()).into_iter().collect(),
-        Gone::IsNone => HashSet::new(),
+        Gone::IsNone => HashMap::new(),
     };
     let (mut stored, mut met): (HashMap<TaskNo, i32>, HashMap<TaskNo, i32>) = Default::default();
+    let mut still_had = dropped.clone();
     standing_of(&some, |edge| {
+        *still_had.entry(edge.run).or_default() += i32::from(edge.counts != Counts::Dropped);
         if !edge.suspending {
             *stored.entry(edge.run).or_default() += 1;
             *met.entry(edge.run).or_default() += i32::from(is_met(&edge));
@@ -73,7 +78,8 @@ pub(super) fn had(task_nos: &[TaskNo], gone: Gone) -> HashMap<TaskNo, Had> {
     required
         .into_iter()
         .map(|(task_no, required)| {
-            let gone = if freed.contains(&task_no) { (required - of(&met, task_no)).max(0) } else { 0 };
+            let missing = (required - of(&met, task_no)).max(0);
+            let gone = freed.get(&task_no).map_or(0, |all| (all - of(&still_had, task_no)).clamp(0, missing));
             (task_no, Had { required, stored: of(&stored, task_no), gone })
         })
         .collect()

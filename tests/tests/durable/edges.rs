@@ -187,3 +187,31 @@ fn rewinding_leaves_no_condition_of_the_suspension() {
     session.perform("a", "aborted");
     assert_eq!(session.state("t"), "aborted");
 }
+
+/// Its dependency has started over while the task was settled, and is no end that it had and that is gone.
+#[test]
+fn a_task_that_starts_over_waits_for_what_has_started_over_before() {
+    for (end, again) in [("completed", "rerun_tasks"), ("aborted", "retry_tasks"), ("aborted", "rerun_tasks")]
+    {
+        let db = Db::new();
+        let mut session = db.connect();
+        session
+            .insert(json!([{"id": "a", "action": "a"}, {"id": "b", "action": "b"},
+                           {"id": "t", "action": "t", "depends_on": ["a", "b"], "num_required": 2}]))
+            .unwrap();
+        session.perform("a", "completed");
+        session.perform("b", "completed");
+        session.perform("t", end);
+        session.run("SELECT taskq.rerun_tasks('{a}', false)");
+        session.run(&format!("SELECT taskq.{again}('{{t}}')"));
+        assert_eq!(session.state("t"), "blocked", "{end}, {again}");
+        session.perform("a", "completed");
+        assert_eq!(session.state("t"), "ready", "{end}, {again}");
+        // What is gone counts as before.
+        session.perform("t", end);
+        session.run("SELECT taskq.delete_tasks('{b}')");
+        session.run(&format!("SELECT taskq.{again}('{{t}}')"));
+        assert_eq!(session.state("t"), "ready", "{end}, {again}, and b is gone");
+        assert_eq!(session.broken(), Vec::<String>::new());
+    }
+}
