@@ -2663,7 +2663,9 @@ BEGIN
                 RETURN NEXT format('it is a signal: it waits for taskq.signal(%L)', t.id);
             END IF;
             IF d.num_required IS NOT NULL AND d.since IS NULL THEN
-                RETURN NEXT format('it needs %s of its %s dependencies: %s more', d.num_required, t.total_dependencies, d.remaining);
+                RETURN NEXT format(CASE WHEN d.num_required <= t.total_dependencies THEN 'it needs %s of its %s dependencies: %s more'
+                                        ELSE 'it needs %s dependencies; %s are left, and others that it had are gone: %s more' END,
+                                   d.num_required, t.total_dependencies, d.remaining);
             END IF;
         END LOOP;
         FOR d IN SELECT y.id AS after, y.state, y.actor_id, y.action_deadline, u.waits,
