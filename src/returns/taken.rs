@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use crate::number::TaskNo;
-use crate::store::live::{Live, Place};
-use crate::store::{lease, run, slot};
+use crate::store::live::{self, Live, Place};
+use crate::store::run;
 use crate::token::Token;
-use crate::wake;
 
 /// What became of an entry: its place in the call, and the code.
 pub(super) type Code = (usize, &'static str);
@@ -27,9 +26,7 @@ pub(super) struct Taken(HashMap<TaskNo, Live>);
 /// Removes the rows of performances that end now.
 pub(super) fn take<T>(returned: &[Returned<T>]) -> Taken {
     let rows = run::remove(returned.iter().map(|one| one.token.pair()).collect());
-    lease::leave_removed(&rows);
-    rows.iter().for_each(|live| wake::let_go(live.task_no));
-    slot::release(&rows.iter().filter(|l| l.limited).map(|l| l.task_no).collect::<Vec<_>>());
+    live::let_go(rows.iter());
     Taken(rows.into_iter().map(|live| (live.task_no, live)).collect())
 }
 

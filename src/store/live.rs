@@ -10,20 +10,13 @@ pub(crate) use crate::store::live_row::{Counter, Live, Place};
 pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
     let (mut run, mut blocked, mut scheduled) = (Vec::new(), Vec::new(), Vec::new());
     let mut parked = Vec::new();
-    let mut limited = Vec::new();
     let mut performed = Vec::new();
     for row in rows {
-        if row.limited {
-            limited.push(row.task_no);
-        }
         match row.place {
             Place::Run { .. } => {
                 run.push(row.task_no);
                 performed.push(row);
                 wake::gone(row.task_no);
-                if row.in_progress() {
-                    wake::let_go(row.task_no);
-                }
             }
             Place::Blocked(_) => blocked.push(row.task_no),
             Place::Parked => parked.push(row.task_no),
@@ -41,6 +34,13 @@ pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
             statement.execute(task_nos.as_slice());
         }
     }
-    slot::release(&limited);
-    lease::leave_removed(performed);
+    let_go(performed.iter().copied());
+}
+
+/// Gives up what performances have held whose rows are removed from `run`: their leases and slots. Their tokens are void: what sleeps
+/// for as long as one is held is woken.
+pub(crate) fn let_go<'a>(performed: impl Iterator<Item = &'a Live> + Clone) {
+    lease::leave_removed(performed.clone());
+    performed.clone().filter(|row| row.in_progress()).for_each(|row| wake::let_go(row.task_no));
+    slot::release(performed);
 }

@@ -29,6 +29,7 @@ mod limit;
 use crate::number::{Position, TaskNo};
 use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
+use crate::store::live_row::Live;
 pub(crate) use ask::Ask;
 pub(crate) use concerned::{concerned, wake};
 pub(crate) use free::{any_free, lock_free};
@@ -81,7 +82,8 @@ static RELEASE: Statement<&[TaskNo], (String, String)> = Statement::new(
 );
 
 /// Frees all slots of performances that have ended, and lets a waiter know for each.
-pub(crate) fn release(task_nos: &[TaskNo]) {
+pub(crate) fn release<'a>(ended: impl Iterator<Item = &'a Live>) {
+    let task_nos: Vec<TaskNo> = ended.filter(|live| live.limited).map(|live| live.task_no).collect();
     if task_nos.is_empty() {
         return;
     }

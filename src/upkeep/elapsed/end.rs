@@ -175,8 +175,7 @@ fn end_tries(locked: Vec<Live>, now: Time) {
     }
     assign_transaction_id();
     let allowed = Allowed::of(locked.iter().map(|live| (live, TryEnd::TimedOut)));
-    let limited = locked.iter().filter(|l| l.limited).map(|l| l.task_no);
-    slot::release(&limited.collect::<Vec<_>>());
+    slot::release(locked.iter());
     let (mut endings, mut left) = (Vec::new(), Vec::new());
     for live in locked {
         match allowed.end(&live, TryEnd::TimedOut, None) {
