@@ -150,8 +150,7 @@ fn lock_dependents(wave: &[TaskNo]) {
 /// Removes the rows of one wave.
 fn remove(wave: &[TaskNo], rows: &HashMap<TaskNo, Live>, traces: &mut Traces) {
     live::remove(rows.values());
-    let holders: Vec<TaskNo> = rows.values().filter(|row| row.keyed).map(|row| row.task_no).collect();
-    merge_keys::given_back(&holders);
+    merge_keys::given_back(rows.values());
     let ends = settled::REMOVE
         .map(wave, |(task_no, _, outcome, _)| (task_no, Outcome::from_stored(outcome)))
         .into_iter()

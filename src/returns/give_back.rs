@@ -36,7 +36,7 @@ pub(super) fn end_tries(ended: &[(&Live, &GivenBack)], now: Time) -> Vec<&'stati
     let backoffs = backoffs(&by_backoff.map(|(live, _)| (live.task_no, live.tries)).collect::<Vec<_>>());
     let mut codes = Vec::with_capacity(ended.len());
     let (mut endings, mut ready, mut later, mut reports) = (vec![], vec![], vec![], vec![]);
-    let (mut holders, mut tries) = (Vec::new(), Vec::new());
+    let (mut tries, mut going_on) = (Vec::new(), Vec::new());
     for (live, back) in ended {
         let GivenBack { status, retry_after, how } = back;
         if let Some(ending) = allowed.end(live, *how, status.as_deref()) {
@@ -50,9 +50,7 @@ pub(super) fn end_tries(ended: &[(&Live, &GivenBack)], now: Time) -> Vec<&'stati
         }
         codes.push("pending");
         tries.push((*live, status.clone(), *how));
-        if live.keyed {
-            holders.push(live.task_no);
-        }
+        going_on.push(*live);
         if let Some(status) = status {
             reports.push((live.task_no, status.clone()));
         }
@@ -73,7 +71,7 @@ pub(super) fn end_tries(ended: &[(&Live, &GivenBack)], now: Time) -> Vec<&'stati
     ready::make_ready(&ready);
     ready::schedule(later.into_iter());
     record(tries, now);
-    merge_keys::given_back(&holders);
+    merge_keys::given_back(going_on);
     settle(endings, now);
     codes
 }

@@ -310,7 +310,5 @@ fn leave(tasks: &[One]) {
         progress::SET_STATUS.execute((told, statuses));
     }
     expiry::forget(&tasks.iter().map(|one| one.live.task_no).collect::<Vec<_>>());
-    let holders: Vec<TaskNo> =
-        tasks.iter().filter(|one| one.live.keyed).map(|one| one.live.task_no).collect();
-    merge_keys::given_back(&holders);
+    merge_keys::given_back(tasks.iter().map(|one| &one.live));
 }

@@ -2,6 +2,7 @@
 
 use crate::locks::parked as locked;
 use crate::number::TaskNo;
+use crate::store::live::Live;
 use crate::store::reason::{self, Reason};
 use crate::store::{aside, merge_key, parked, ready};
 
@@ -18,13 +19,14 @@ pub(crate) fn release(holders: &[TaskNo]) {
     }
 }
 
-/// The performances of tasks that held keys have ended without settling them: their riders are ready again.
-pub(crate) fn given_back(holders: &[TaskNo]) {
+/// Performances have ended without settling their tasks: those that held keys free them, and their riders are ready again.
+pub(crate) fn given_back<'a>(ended: impl IntoIterator<Item = &'a Live>) {
+    let holders: Vec<TaskNo> = ended.into_iter().filter(|live| live.keyed).map(|live| live.task_no).collect();
     if holders.is_empty() {
         return;
     }
-    release(holders);
-    for holder in holders {
+    release(&holders);
+    for holder in &holders {
         ready::make_ready(&parked::release(&Reason::Rides(*holder)));
     }
     aside::release(&holders.iter().map(|holder| reason::rides(*holder)).collect::<Vec<_>>());

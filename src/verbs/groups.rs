@@ -251,9 +251,8 @@ fn reset(group: &str, now: Time) -> Result<i64> {
     let after = dependencies_of(&stay);
     let gone = |n: &TaskNo| before.get(n).unwrap_or(&0) - after.get(n).unwrap_or(&0);
     uncount(&stay, &staying, now);
-    let holders: Vec<TaskNo> = rows.values().filter(|r| r.keyed).map(|r| r.task_no).collect();
     live::remove(rows.values());
-    merge_keys::given_back(&holders);
+    merge_keys::given_back(rows.values());
     progress::forget(&stay);
     step::forget(&stay);
     let less = |n: &TaskNo| gone(n) + dropped.get(n).unwrap_or(&0);

@@ -189,8 +189,7 @@ fn end_tries(locked: Vec<Live>, now: Time) {
             TryEnd::TimedOut.outcome(),
             now,
         );
-        let holders: Vec<TaskNo> = left.iter().filter(|l| l.keyed).map(|l| l.task_no).collect();
-        merge_keys::given_back(&holders);
+        merge_keys::given_back(&left);
         let left: Vec<TaskNo> = left.iter().map(|l| l.task_no).collect();
         announce(&changes::REQUEUE.query(left));
     }
