@@ -43,13 +43,13 @@ pub(super) fn end_tries(ended: &[(&Live, &GivenBack)], now: Time) -> Vec<&'stati
             codes.push(Outcome::Aborted.name());
             // The history says how this try ended, not only how the task did.
             if *how == TryEnd::Revoked {
-                tries.push((*live, ending.status.clone(), *how));
+                tries.push((*live, ending.status.clone(), how.outcome()));
             }
             endings.push(ending);
             continue;
         }
         codes.push("pending");
-        tries.push((*live, status.clone(), *how));
+        tries.push((*live, status.clone(), how.outcome()));
         going_on.push(*live);
         if let Some(status) = status {
             reports.push((live.task_no, status.clone()));
@@ -70,18 +70,8 @@ pub(super) fn end_tries(ended: &[(&Live, &GivenBack)], now: Time) -> Vec<&'stati
     }
     ready::make_ready(&ready);
     ready::schedule(later.into_iter());
-    record(tries, now);
+    attempts::record(tries, now);
     merge_keys::given_back(going_on);
     settle(endings, now);
     codes
-}
-
-/// Makes the tries history, those together that ended in the same way.
-fn record(mut tries: Vec<(&Live, Option<String>, TryEnd)>, now: Time) {
-    tries.sort_by_key(|(.., how)| how.outcome());
-    for alike in tries.chunk_by(|(.., one), (.., next)| one == next) {
-        let ended: Vec<(&Live, Option<String>)> =
-            alike.iter().map(|(live, status, _)| (*live, status.clone())).collect();
-        attempts::record(&ended, alike[0].2.outcome(), now);
-    }
 }

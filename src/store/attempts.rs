@@ -73,16 +73,22 @@ static RECORD_AND_DROP: Statement<(&[TaskNo], &[i32], &[Time], &[&str], &[&str],
 static RECORD_AND_DROP_RELEASED: Statement<(&[TaskNo], &[i32], &[Time], &[&str], &[&str], Time, &str, i32)> =
     record_and_drop!("o.outcome = 'released' AND NOT o.past ORDER BY o.ended_at DESC, o.num_try DESC");
 
-/// Records tries that end now without settling their tasks.
-pub(crate) fn record(ended: &[(&Live, Option<String>)], outcome: &str, now: Time) {
-    if ended.is_empty() {
-        return;
-    }
-    let task_nos: Vec<TaskNo> = ended.iter().map(|(l, _)| l.task_no).collect();
-    let tries: Vec<i32> = ended.iter().map(|(l, _)| l.tries).collect();
-    let began: Vec<Option<Time>> = ended.iter().map(|(l, _)| l.granted_at).collect();
-    let actors: Vec<Option<&str>> = ended.iter().map(|(l, _)| l.actor_id.as_deref()).collect();
-    let said: Vec<Option<&str>> = ended.iter().map(|(_, status)| status.as_deref()).collect();
+/// A try that ends: its row, what was said of it, and its outcome.
+type Try<'a> = (&'a Live, Option<String>, &'static str);
+
+/// Records tries that end now without settling their tasks, those together that end in the same way.
+pub(crate) fn record(mut ended: Vec<Try>, now: Time) {
+    ended.sort_by_key(|(.., outcome)| *outcome);
+    ended.chunk_by(|(.., one), (.., next)| one == next).for_each(|alike| record_alike(alike, now));
+}
+
+fn record_alike(ended: &[Try], now: Time) {
+    let outcome = ended[0].2;
+    let task_nos: Vec<TaskNo> = ended.iter().map(|(l, ..)| l.task_no).collect();
+    let tries: Vec<i32> = ended.iter().map(|(l, ..)| l.tries).collect();
+    let began: Vec<Option<Time>> = ended.iter().map(|(l, ..)| l.granted_at).collect();
+    let actors: Vec<Option<&str>> = ended.iter().map(|(l, ..)| l.actor_id.as_deref()).collect();
+    let said: Vec<Option<&str>> = ended.iter().map(|(_, status, _)| status.as_deref()).collect();
     if outcome == RELEASED {
         RECORD_AND_DROP_RELEASED.execute((task_nos, tries, began, actors, said, now, outcome, MOST - 1));
     } else if tries.iter().any(|tries| *tries > MOST) {

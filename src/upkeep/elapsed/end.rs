@@ -184,11 +184,8 @@ fn end_tries(locked: Vec<Live>, now: Time) {
         }
     }
     if !left.is_empty() {
-        attempts::record(
-            &left.iter().map(|l| (l, None)).collect::<Vec<_>>(),
-            TryEnd::TimedOut.outcome(),
-            now,
-        );
+        let tries = left.iter().map(|live| (live, None, TryEnd::TimedOut.outcome()));
+        attempts::record(tries.collect(), now);
         merge_keys::given_back(&left);
         let left: Vec<TaskNo> = left.iter().map(|l| l.task_no).collect();
         announce(&changes::REQUEUE.query(left));
