@@ -34,15 +34,28 @@ impl TryEnd {
     }
 }
 
+/// Tries whose deadlines have passed: those that another one follows, and the ends of tasks whose last they were.
+pub(crate) fn timed_out(tries: Vec<Live>) -> (Vec<Live>, Vec<Ending>) {
+    let allowed = Allowed::of(tries.iter().map(|live| (live, TryEnd::TimedOut)));
+    let (mut going_on, mut endings) = (Vec::new(), Vec::new());
+    for live in tries {
+        match allowed.end(&live, TryEnd::TimedOut, None) {
+            Some(ending) => endings.push(ending),
+            None => going_on.push(live),
+        }
+    }
+    (going_on, endings)
+}
+
 /// How many tries tasks may have, as it is asked when some of these end.
-pub(crate) struct Allowed {
+pub(super) struct Allowed {
     limits: HashMap<TaskNo, TryLimits>,
     timeouts: HashMap<TaskNo, i32>,
 }
 
 impl Allowed {
     /// Of the tasks whose tries end like this.
-    pub(crate) fn of<'a>(ended: impl Iterator<Item = (&'a Live, TryEnd)>) -> Self {
+    pub(super) fn of<'a>(ended: impl Iterator<Item = (&'a Live, TryEnd)>) -> Self {
         let (mut counted, mut timed_out) = (Vec::new(), Vec::new());
         for (live, how) in ended.filter(|(_, how)| *how != TryEnd::Released) {
             counted.push(live.task_no);
@@ -58,7 +71,7 @@ impl Allowed {
     }
 
     /// The end of the task, if this try was its last one.
-    pub(crate) fn end(&self, live: &Live, how: TryEnd, status: Option<&str>) -> Option<Ending> {
+    pub(super) fn end(&self, live: &Live, how: TryEnd, status: Option<&str>) -> Option<Ending> {
         // A try that does not count is never the last.
         let limit = self.limits.get(&live.task_no).filter(|_| how != TryEnd::Released)?;
         let used_up = limit.max_tries.filter(|max| live.tries >= *max);
@@ -71,14 +84,14 @@ impl Allowed {
             TryEnd::Revoked => used_up.map(|_| abort(Cause::Exhausted, taken_away(live))),
             TryEnd::TimedOut => {
                 let over = used_up.is_some() || limit.max_timeouts.is_some_and(|max| timeouts() >= max);
-                over.then(|| abort(Cause::Deadline, timed_out(live)))
+                over.then(|| abort(Cause::Deadline, too_late(live)))
             }
             TryEnd::Released => None,
         }
     }
 }
 
-fn timed_out(live: &Live) -> String {
+fn too_late(live: &Live) -> String {
     format!("the deadline passed on try {}, and there is no other (actor \"{}\")", live.tries, actor(live))
 }
 

@@ -12,7 +12,7 @@ use crate::allowance::Allowance;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
-use crate::returns::tries::{Allowed, TryEnd};
+use crate::returns::tries::{TryEnd, timed_out};
 use crate::settle::merge_keys;
 use crate::settle::settle;
 use crate::store::announce::announce;
@@ -174,21 +174,13 @@ fn end_tries(locked: Vec<Live>, now: Time) {
         return;
     }
     assign_transaction_id();
-    let allowed = Allowed::of(locked.iter().map(|live| (live, TryEnd::TimedOut)));
     slot::release(locked.iter());
-    let (mut endings, mut left) = (Vec::new(), Vec::new());
-    for live in locked {
-        match allowed.end(&live, TryEnd::TimedOut, None) {
-            Some(ending) => endings.push(ending),
-            None => left.push(live),
-        }
-    }
-    if !left.is_empty() {
-        let tries = left.iter().map(|live| (live, None, TryEnd::TimedOut.outcome()));
+    let (going_on, endings) = timed_out(locked);
+    if !going_on.is_empty() {
+        let tries = going_on.iter().map(|live| (live, None, TryEnd::TimedOut.outcome()));
         attempts::record(tries.collect(), now);
-        merge_keys::given_back(&left);
-        let left: Vec<TaskNo> = left.iter().map(|l| l.task_no).collect();
-        announce(&changes::REQUEUE.query(left));
+        merge_keys::given_back(&going_on);
+        announce(&changes::REQUEUE.query(going_on.iter().map(|live| live.task_no).collect::<Vec<_>>()));
     }
     if !endings.is_empty() {
         changes::REMOVE.execute(endings.iter().map(|ending| ending.task_no).collect::<Vec<_>>());

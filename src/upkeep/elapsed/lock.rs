@@ -6,7 +6,7 @@ use super::holders;
 use super::overdue::{LOCK_OVERDUE, LOCK_OVERDUE_STAYING, OVERDUE_WITH_KEYS, READ_OVERDUE};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::returns::tries::{Allowed, TryEnd};
+use crate::returns::tries;
 use crate::store::live::Live;
 use crate::store::live_row::InRun;
 use crate::token::{Nonce, in_pieces};
@@ -46,18 +46,13 @@ fn lock_linked(task_nos: &[TaskNo], nonces: &[Nonce], free: &[Live], most: usize
     let free: HashSet<TaskNo> = free.iter().map(|live| live.task_no).collect();
     let mut others = READ_OVERDUE.map((task_nos, nonces, now), |InRun(live)| live);
     others.retain(|live| !free.contains(&live.task_no));
-    let going_on = |others: &mut Vec<Live>| {
-        let allowed = Allowed::of(others.iter().map(|live| (live, TryEnd::TimedOut)));
-        others.retain(|live| allowed.end(live, TryEnd::TimedOut, None).is_none());
-        others.truncate(most);
-    };
-    going_on(&mut others);
-    if others.is_empty() {
-        return others;
+    let (mut going_on, _) = tries::timed_out(others);
+    going_on.truncate(most);
+    if going_on.is_empty() {
+        return going_on;
     }
-    let others: Vec<TaskNo> = others.iter().map(|live| live.task_no).collect();
-    let mut locked = LOCK_OVERDUE_STAYING.map((others, nonces, now), |InRun(live)| live);
+    let going_on: Vec<TaskNo> = going_on.iter().map(|live| live.task_no).collect();
+    let locked = LOCK_OVERDUE_STAYING.map((going_on, nonces, now), |InRun(live)| live);
     // The number of tries may have been changed meanwhile.
-    going_on(&mut locked);
-    locked
+    tries::timed_out(locked).0
 }
