@@ -1,4 +1,15 @@
 //! The table `run`: tasks that nothing blocks, ready or in progress.
+//!
+//! What every call does goes by direct access and stands here: [`insert`], [`grant`], [`extend`], [`remove`], [`lock`]. Statements
+//! write what is rare, or decided with other tables. In [`changes`] they remove rows that the call has locked, wherever it met
+//! them (`REMOVE`); move entries into lanes (`GIVE_TO_LANES`, `MOVE_INTO_LANES`); take what is to ride (`TAKE_RIDERS`,
+//! `SET_RIDERS_ASIDE`); end a try at its deadline in place, since the token stays good, and let a late worker hold the task again
+//! (`REQUEUE`, `HOLD_AGAIN`); count dependencies anew (`RECOUNT`); change priority and lease of many tasks (`KEEP_PLACE`). In
+//! [`aside`](super::aside) they set entries aside and make them ready again. In [`merge_key`](super::merge_key) and
+//! [`slot::backfill`](super::slot::backfill) they set `keyed` and `limited`, together with the row that makes it true.
+//!
+//! Statements lock rows that are chosen by what is in them, or are read with others, and pass over those that are locked:
+//! `upkeep::elapsed::overdue`, `claim::gates`, `claim::sweep`.
 
 pub(crate) mod changes;
 mod run_time;
