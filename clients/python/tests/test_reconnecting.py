@@ -115,6 +115,7 @@ def test_a_failover_finds_a_standby_first(taskq_app: App) -> None:
 
 
 def terminate_others(connection: psycopg.Connection) -> None:
-    connection.execute("""SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    # Waits until they are gone: an idle connection of the app's is known to be dead only then.
+    connection.execute("""SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
                            WHERE datname = current_database() AND pid <> pg_backend_pid()
                              AND backend_type = 'client backend'""")
