@@ -185,7 +185,7 @@ bench-look: ## what looks cost at a queue of NUMBER='10000000' tasks (takes an h
 	@$(MAKE) --no-print-directory install-private
 	@$(PRIVATE) benches/look.sh
 
-bench-packages: ## measure the client packages beside others of their languages (takes ten minutes)
+bench-packages: ## measure the client packages beside others of their languages (takes a quarter of an hour; ROUNDS=)
 	@$(MAKE) --no-print-directory install-private
 	@$(PRIVATE) .ci/packages.sh bench
 

@@ -5,7 +5,8 @@
 #   packages.sh test     builds each, installs what was built into a fresh folder, and tests that; of the server with the extension that
 #                        PG_CONFIG, PGHOST and the like name
 #
-#   packages.sh bench    measures them beside other packages of their languages, on a cluster of its own
+#   packages.sh bench    measures them beside other packages of their languages, on a cluster of its own; ROUNDS=3, and ALONE is a
+#                        command that each part is run through, such as 'flock FILE', for machines on which others measure
 #
 # Installs what is missing of Python with venv and of Node with npm. At the end of a test stands a line as those of the other tests.
 set -euo pipefail
@@ -50,13 +51,17 @@ try() {
 bench() {
     local work=${CARGO_TARGET_DIR:-target}/bench/packages
     mkdir -p "$work"
-    .ci/cluster.sh start "$work/cluster" -c max_connections=200
-    trap '.ci/cluster.sh stop "$work/cluster"' EXIT
+    # Fifty workers of some queues have ten connections each.
+    .ci/cluster.sh start "$work/cluster" -c fsync=off -c max_connections=1000 -c shared_buffers=512MB
+    # shellcheck disable=SC2064  # as it is now
+    trap "$PWD/.ci/cluster.sh stop $(printf %q "$work/cluster")" EXIT
     # shellcheck disable=SC2046  # words of the form NAME=value
     export $(.ci/cluster.sh env "$work/cluster")
+    unset PGSERVICE PGHOSTADDR PGPASSWORD PGOPTIONS PGDATABASE
+    export ROUNDS=${ROUNDS:-3} ALONE=${ALONE:-}
     clients/python/benches/run.sh
-    (cd clients/typescript && npm ci --no-audit --no-fund --loglevel=error && npm run --silent build)
-    (cd clients/typescript/benches && npm ci --no-audit --no-fund --loglevel=error && node bench.mjs && node idle.mjs)
+    echo
+    clients/typescript/benches/run.sh
 }
 
 examples/clients/setup.sh python node
@@ -70,7 +75,7 @@ case "${1:-}" in
         exit "$result"
         ;;
     *)
-        sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+        sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
 esac

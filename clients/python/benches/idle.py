@@ -2,9 +2,10 @@
 
     PGHOST=... python idle.py [--queues taskq,procrastinate]
 
-* Latency: from before the insertion of a single task to the call of its handler, with 1 and with 50 idle workers.
+* Latency: from before the insertion of a single task to the call of its handler, with 1 and with 50 idle workers: 40
+  tasks, or as many as a queue performs one after the other in 15 seconds.
 * Processor time of 20 idle workers, and of the server for them, over ten seconds.
-* Memory: resident size of one worker after 1,000 tasks and after 100,000 (after 10,000, where 100,000 take long).
+* Memory: resident size of one worker after 1,000 tasks and after 100,000, or as many as a queue performs in 25 seconds.
 
 Each worker is a process of its own, as in noop.py.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import statistics
 import subprocess
@@ -28,8 +30,7 @@ import psycopg
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
-# At concurrency 100 the others take minutes for 100,000.
-MANY = {"taskq": 100_000}
+MANY = 100_000
 
 
 @contextmanager
@@ -68,13 +69,14 @@ def settle(conninfo: str, how_many: int) -> None:
     time.sleep(3)
 
 
-def latency(queue: str, how_many: int, single: int = 40) -> list[float]:
+def latency(queue: str, how_many: int, single: int = 40, seconds: float = 15) -> list[float]:
     conninfo = noop.database(queue)
     producer = noop.PRODUCERS[queue](conninfo)
     with workers(queue, conninfo, how_many, 10**9, 10) as (_, said):
         settle(conninfo, how_many)
-        found = []
-        for _ in range(single):
+        found: list[float] = []
+        until = time.monotonic() + seconds
+        while len(found) < single and time.monotonic() < until:
             time.sleep(0.05)
             producer.one(time.time())
             found.append(1000 * read(said, "latency"))
@@ -102,29 +104,35 @@ def idle(queue: str, how_many: int, seconds: float = 10) -> tuple[float, float]:
     return 100 * (after[0] - before[0]) / seconds, 100 * (after[1] - before[1]) / seconds
 
 
-def memory(queue: str) -> tuple[float, int, float]:
+def memory(queue: str, seconds: float = 25) -> tuple[float, int, float]:
     """Resident size in MB after 1,000 tasks, how many came afterwards, and the size after these."""
     conninfo = noop.database(queue)
     producer = noop.PRODUCERS[queue](conninfo)
-    many = MANY.get(queue, 10_000)
     with workers(queue, conninfo, 1, 1000, 100) as ([pid], said):
 
-        def size(number: int) -> float:
-            producer.many(number)
-            for _ in range(number // 1000):
-                read(said, "done")
+        def perform() -> int:
+            producer.many(1000)
+            read(said, "done")
+            return 1000
+
+        def size() -> float:
             time.sleep(0.5)
             return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE / 1e6
 
-        first = size(1000)
-        return first, many, size(many)
+        perform()
+        first = size()
+        many, until = 0, time.monotonic() + seconds
+        while many < MANY and time.monotonic() < until:
+            many += perform()
+        return first, many, size()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queues", default=",".join(noop.QUEUES))
     queues = parser.parse_args().queues.split(",")
-    print("load at the beginning:", *Path("/proc/loadavg").read_text().split()[:3], "on", os.cpu_count(), "cores")
+    logging.getLogger("procrastinate").setLevel(logging.ERROR)
+    print("Idle workers, and what a worker keeps;", noop.machine())
     print()
     print(
         "| queue | latency ms, 1 idle worker: median, 95 % | 50 idle workers"

@@ -1,12 +1,11 @@
-"""Tasks that do nothing, in one worker process: how many a second, and how soon after their insertion.
+"""Tasks that do nothing, in one worker process: how many a second.
 
-    PGHOST=... python noop.py [--tasks 2000] [--rounds 3]
+    PGHOST=... python noop.py [--rounds 3]
 
 Beside taskq-pg stand procrastinate, pgqueuer and absurd; benches/run.sh installs all four. Each worker is a process
 of its own, that is started before its tasks are inserted, and performs coroutines that do nothing. The queues take
 turns in each round, so that what else the machine does meets all of them alike. The rate is from the insertion of all
-tasks, by one call, to the end of the last; latency is that of single tasks, inserted one at a time into an idle
-queue, from before the insertion to the call of the handler.
+tasks, by one call, to the end of the last. Each queue gets as many tasks as it needs a few seconds for.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import os
 import statistics
 import subprocess
@@ -26,6 +26,12 @@ from psycopg.conninfo import make_conninfo
 
 QUEUES = ("taskq", "procrastinate", "pgqueuer", "absurd")
 CONCURRENCY = (1, 10, 100)
+TASKS = {
+    "taskq": (2000, 5000, 10_000),
+    "procrastinate": (500, 1000, 1000),
+    "pgqueuer": (200, 250, 250),
+    "absurd": (500, 1000, 1500),
+}
 
 
 # Workers: each prints a line when a number of tasks is done, or for each task if it is asked for latency.
@@ -201,8 +207,8 @@ def database(queue: str) -> str:
     return make_conninfo(dbname=name)
 
 
-def measure(queue: str, number: int, concurrency: int, single: int) -> tuple[float, list[float]]:
-    """The rate, and latencies of single tasks, of a fresh database and a fresh worker."""
+def measure(queue: str, number: int, concurrency: int) -> float:
+    """The rate of a fresh database and a fresh worker."""
     conninfo = database(queue)
     producer = PRODUCERS[queue](conninfo)
     command = [sys.executable, __file__, "--worker", queue, conninfo, str(number), str(concurrency)]
@@ -215,13 +221,7 @@ def measure(queue: str, number: int, concurrency: int, single: int) -> tuple[flo
         began = time.perf_counter()
         producer.many(number)
         read(worker, "done")
-        rate = number / (time.perf_counter() - began)
-        latencies = []
-        for _ in range(single):
-            time.sleep(0.05)
-            producer.one(time.time())
-            latencies.append(read(worker, "latency"))
-        return rate, latencies
+        return number / (time.perf_counter() - began)
     finally:
         worker.kill()
         worker.wait()
@@ -238,34 +238,41 @@ def read(worker: subprocess.Popen, key: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--worker", nargs=4, metavar=("QUEUE", "CONNINFO", "NUMBER", "CONCURRENCY"))
-    parser.add_argument("--tasks", type=int, default=2000)
-    parser.add_argument("--single", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     if options.worker:
         queue, conninfo, number, concurrency = options.worker
         globals()[queue](conninfo, int(number), int(concurrency))
         return
+    # Each has an app of procrastinate's in its main module, and is warned of that.
+    logging.getLogger("procrastinate").setLevel(logging.ERROR)
+    print(f"No-op tasks a second in one worker process, {options.rounds} rounds; {machine()}")
     rates: dict[tuple[str, int], list[float]] = {}
-    latencies: dict[tuple[str, int], list[float]] = {}
-    print("load at the beginning:", *Path("/proc/loadavg").read_text().split()[:3], "on", os.cpu_count(), "cores")
     for _ in range(options.rounds):
-        for concurrency in CONCURRENCY:
+        for turn, concurrency in enumerate(CONCURRENCY):
             for queue in QUEUES:
-                rate, single = measure(queue, options.tasks, concurrency, options.single)
+                rate = measure(queue, TASKS[queue][turn], concurrency)
                 rates.setdefault((queue, concurrency), []).append(rate)
-                latencies.setdefault((queue, concurrency), []).extend(single)
     print("load at the end:", *Path("/proc/loadavg").read_text().split()[:3])
     print()
-    print("| queue | at once | tasks a second: median | least | most | latency ms: median | 95 % |")
-    print("|---|---|---|---|---|---|---|")
-    for (queue, concurrency), found in sorted(rates.items(), key=lambda item: (item[0][1], QUEUES.index(item[0][0]))):
-        single = sorted(latencies[queue, concurrency])
-        late = single[int(0.95 * (len(single) - 1))]
-        print(
-            f"| {queue} | {concurrency} | {statistics.median(found):,.0f} | {min(found):,.0f} | {max(found):,.0f}"
-            f" | {1000 * statistics.median(single):.1f} | {1000 * late:.1f} |"
-        )
+    print("| median (least-most) |" + "".join(f" {concurrency} at once |" for concurrency in CONCURRENCY))
+    print("|---|---|---|---|")
+    for queue in QUEUES:
+        cells = []
+        for concurrency in CONCURRENCY:
+            found = rates[queue, concurrency]
+            cells.append(f"{statistics.median(found):,.0f} ({min(found):,.0f}-{max(found):,.0f})")
+        print(f"| {queue} | {' | '.join(cells)} |")
+
+
+def machine() -> str:
+    """What a figure depends on."""
+    with psycopg.connect(dbname="postgres") as connection:
+        settings = "SELECT current_setting('server_version'), current_setting('fsync')"
+        version, fsync = connection.execute(settings).fetchone()
+    load = " ".join(Path("/proc/loadavg").read_text().split()[:3])
+    python = ".".join(map(str, sys.version_info[:3]))
+    return f"PostgreSQL {version}, fsync {fsync}, Python {python}, {os.cpu_count()} cores, load before: {load}"
 
 
 if __name__ == "__main__":

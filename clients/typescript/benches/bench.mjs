@@ -1,7 +1,7 @@
 // No-op tasks a second in one worker process, and the time from insertion to handler, beside other queues.
 //
 //     npm install && npm run bench            PGHOST and its like say where: a server with taskq, as a superuser
-//     ROUNDS=5 SYSTEMS=taskq,pg-boss npm run bench
+//     ROUNDS=5 SYSTEMS=taskq,graphile-worker npm run bench
 //
 // The systems take turns, so that what else the machine does falls on all of them alike. A figure is the median of the
 // rounds, with the least and the greatest.
@@ -13,7 +13,7 @@ import pg from "pg";
 import { makeDatabase, systems } from "./systems.mjs";
 
 const run = promisify(execFile);
-const rounds = Number(process.env.ROUNDS ?? 5);
+const rounds = Number(process.env.ROUNDS ?? 3);
 const names = process.env.SYSTEMS?.split(",") ?? Object.keys(systems);
 const counts = { 1: 2000, 10: 5000, 100: 10_000 };
 

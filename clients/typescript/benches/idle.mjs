@@ -1,11 +1,11 @@
 // Workers that have nothing to do, and what a worker keeps: latency, processor time, memory.
 //
 //     npm install && npm run idle             PGHOST and its like say where: a server with taskq, as a superuser
-//     SYSTEMS=taskq,graphile-worker npm run idle      fifty workers with a pool each: max_connections = 1000
+//     SYSTEMS=taskq npm run idle              only this one; fifty workers of the others want max_connections = 1000
 //
 // Latency is from before the insertion of a single task to the line that its handler writes, with 1 and with 50 idle workers. Processor
 // time is that of 20 idle workers and of their connections, over ten seconds. Memory is the resident size of one worker after 1,000
-// tasks, and after 100,000 (10,000 for systems that take minutes for more). Each worker is a process of its own.
+// tasks, and after 100,000, or as many as a system performs in 20 seconds. Each worker is a process of its own.
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { loadavg } from "node:os";
@@ -119,23 +119,27 @@ async function memory(name) {
   const producer = await systems[name].open(database, 1, () => {});
   const workers = start(name, database, 1, 100);
   await settled(database, 1);
-  const size = async (count) => {
+  const perform = async (count) => {
     const ran = workers.ran(count);
-    for (let left = count; left > 0; left -= 1000) await producer.insert(Math.min(left, 1000));
+    for (let left = count; left > 0; left -= 1000) await producer.insert(1000);
     await ran;
+  };
+  const size = async () => {
     await pause(1000);
     return (Number(readFileSync(`/proc/${workers.pids[0]}/statm`, "utf8").split(" ")[1]) * PAGE) / 1e6;
   };
-  const first = await size(1000);
-  const many = name.startsWith("taskq") ? 100_000 : 10_000;
-  const last = await size(many);
+  await perform(1000);
+  const first = await size();
+  let many = 0;
+  for (const end = performance.now() + 20_000; many < 100_000 && performance.now() < end; many += 5000) await perform(5000);
+  const last = await size();
   await workers.stop();
   await producer.stop().catch(() => {});
   return [first.toFixed(0), `${many.toLocaleString("en")}: ${last.toFixed(0)}`];
 }
 
 async function main() {
-  const names = process.env.SYSTEMS?.split(",") ?? ["taskq"];
+  const names = process.env.SYSTEMS?.split(",") ?? ["taskq", "graphile-worker", "pg-boss batches"];
   console.log(`load before: ${loadavg().map((n) => n.toFixed(2)).join(" ")}\n`);
   console.log(
     "| system | latency ms, 1 idle worker: median, 95 % | 50 idle workers | 20 idle workers, % of a core | the server for them | MB after 1,000 tasks | and after |",

@@ -5,16 +5,16 @@ const quiet = () => {};
 
 export const systems = {
   taskq: taskq(() => ({})),
-  "taskq, prefetch": taskq((concurrency) => ({ prefetch: Math.max(concurrency, 50) })),
+  "taskq with prefetch": taskq((concurrency) => ({ prefetch: Math.max(concurrency, 50) })),
   // As it comes, and with what its page on performance says: a local queue, and completions in batches.
   "graphile-worker": graphile(() => ({})),
-  "graphile-worker, tuned": graphile((concurrency) => ({
+  "graphile-worker tuned": graphile((concurrency) => ({
     localQueue: { size: Math.max(2 * concurrency, 50) },
     completeJobBatchDelay: 0,
     failJobBatchDelay: 0,
   })),
   // A worker that fetches a batch, and fetches again at once while batches are full. Single jobs are polled for, twice a second.
-  "pg-boss, batches": pgBoss((concurrency) => ({ batchSize: Math.max(concurrency, 10), burstWhenBatchFull: true })),
+  "pg-boss batches": pgBoss((concurrency) => ({ batchSize: Math.max(concurrency, 10), burstWhenBatchFull: true })),
 };
 
 function taskq(options) {
