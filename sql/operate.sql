@@ -127,7 +127,7 @@ COMMENT ON FUNCTION taskq._times IS
     'internal: medians and 99th percentiles, in seconds, of how long tasks that settled then had waited and run';
 
 -- How fast tasks come and end. Those that come are the newest in `task`, 20,000 at most: where there were more in the last five
--- minutes, their pace is that of these. Waits and runs are those of the last 2,000 that have ended.
+-- minutes, their pace is that of these. Waits and runs are those of the last 2,000 of the last hour that have ended after a grant.
 CREATE FUNCTION taskq._pace()
     RETURNS TABLE (action_no integer, came double precision, ended double precision, ended_hour bigint, lost_hour bigint,
                    waiting double precision[], running double precision[])
