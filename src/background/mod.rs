@@ -44,7 +44,7 @@ const AWAY_AFTER_END: Duration = Duration::from_secs(1);
 pub(crate) use call::{begin_call, call_if, when_to_look};
 
 /// How many workers of all databases may be there because they were called: a quarter of what the server has room for, so that
-/// parallel queries, logical replication and other extensions keep theirs.
+/// parallel queries, logical replication and other extensions keep theirs; but at least one, and at most eight.
 fn most_called() -> u32 {
     (process::most_workers() / 4).clamp(1, 8)
 }

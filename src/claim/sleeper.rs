@@ -8,9 +8,9 @@
 //! for the same entry both may find it untouched. So each takes a lock that stands for the entry (of the lock manager, tried and
 //! never waited for), and then looks at the entry once more. A call that does not get the lock skips the entry, as one that
 //! another call is taking. The call that takes the entry keeps its lock until the end of the transaction, or of the
-//! subtransaction that the look is; if that is rolled back others are woken, as for whatever was taken. Otherwise the lock is
-//! given up at once, so that a call never has more than one needlessly. Only in a race with a call that does not sleep a sleeping
-//! one may still get an id needlessly.
+//! subtransaction in which it looks. If that is rolled back, other sleeping calls are woken, as for any entry that was taken. A call that
+//! fails to take the entry gives the lock up at once, so that it never has more than one needlessly. In two cases a sleeping call may
+//! still get an id needlessly: in a race with a call that does not sleep, and where the server has no room for the lock.
 
 use std::collections::HashSet;
 

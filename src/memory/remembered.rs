@@ -1,4 +1,5 @@
-//! The two kinds of memories: one by keys, and one of the latest only.
+//! The two kinds of memories that need no rule of their own: one by keys, and one of the latest only. Others, such as the marks of
+//! claims, stand where they are used, and are [`Remembers`] as well.
 //!
 //! How long an entry is good for is measured by a clock that never goes back and that no test sets.
 

@@ -183,7 +183,8 @@ fn has_each(rows: &[&Live], starting_over: &HashSet<TaskNo>) -> HashMap<TaskNo, 
         if starts_over && !is_of_this_wait {
             has.over.push((edge.after, is_met(&edge), has_counted_as_failed(&edge)));
         } else {
-            // What is of this wait is awaited, or will be again. Under another condition it is what a suspension waits for.
+            // What is of this wait is awaited, unless it has ended and does not start over: then it counts if it was met. Under
+            // another condition it is what a suspension waits for.
             let is_open = starts_over || edge.outcome.is_none();
             let is_awaited = is_of_this_wait && is_open && edge.condition == edge.first_condition;
             has.met += i32::from(is_awaited || (!starts_over && is_met(&edge)));

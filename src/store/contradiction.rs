@@ -18,7 +18,7 @@ use crate::store::numbers;
 /// For how long a task is left alone; by this backend, as [`Belief::Left`] says.
 pub(crate) const LEAVE: Duration = Duration::from_secs(60);
 
-/// How many tasks a backend tells of.
+/// As long as a backend leaves more tasks alone than this, it writes nothing of further ones to the log.
 const MOST: usize = 200;
 
 /// The tasks that this backend has met, and leaves alone.

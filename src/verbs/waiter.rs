@@ -18,7 +18,7 @@ use crate::pg::wait_event::Sleep;
 use crate::upkeep::{self, Next};
 use crate::wake::{self, Registration};
 
-/// How soon a waiter looks again at something overdue that another transaction is handling.
+/// How soon a waiter looks again at something that is overdue, or that another process is to do.
 const OVERDUE_LOOK: Duration = Duration::from_secs(1);
 
 /// A call that sleeps until something happens or its time is up.
@@ -200,8 +200,8 @@ impl Waiter {
     }
 }
 
-/// How long to sleep for what is due then. What is overdue already is locked by another transaction; it is looked at
-/// again a little later.
+/// How long to sleep for what is due then. A look names only what was not due yet. What is overdue by now has become so since the look;
+/// for that the sleep is as short as for what another transaction has in hand.
 fn time_until(due: Time) -> Duration {
     match clock::now().until(due) {
         Duration::ZERO => OVERDUE_LOOK,

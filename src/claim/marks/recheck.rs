@@ -9,7 +9,8 @@ use crate::number::Position;
 use crate::pg::clock::Wall;
 use crate::store::run::Walked;
 
-/// How many entries of the index a look comes upon at most in its part: some tenths of a millisecond, if they are dead.
+/// How many entries of the index a look comes upon at most in its part: some tenths of a millisecond, if they are dead. A part of one
+/// position cannot be cut further, and is walked to its end.
 const MOST_ENTRIES: u64 = 1_024;
 
 /// A part of a stretch, both ends included.
