@@ -1,6 +1,6 @@
 //! From lane to lane, in the order of `run_lane_idx`: the higher priority first, and each priority's lanes in their order.
 //!
-//! PostgreSQL 15 cannot skip along an index by itself, so each step is a search of its own. What is
+//! PostgreSQL cannot go from one lane of an index to the next by itself, so each step is a search of its own. What is
 //! [known](crate::store::known_lanes) makes stations of the excepted lanes: the steps between two of them pass what is
 //! before the common position by its place in the index alone, and never walk through an excepted lane, in which a
 //! backlog of any length waits before that position.
@@ -8,8 +8,8 @@
 /// Every priority is below this.
 pub(super) const ABOVE_ALL: i64 = i32::MAX as i64 + 1;
 
-/// `lanes(priority, lane, start)`: each lane that may have something to be had, with the position to look from, and a
-/// row before the first without one. Whether an excepted lane still has anything is not asked.
+/// `lanes(priority, lane, start)`: each lane that may have something to be had, with the position to look from. A row that
+/// is no lane comes first; its start is NULL. Whether an excepted lane still has anything is not asked.
 ///
 /// $1 action, $2 the priority below which to begin, $3 the common position, $4 to $6 the excepted lanes below that
 /// priority: priorities, lanes and starts.

@@ -44,14 +44,14 @@ pub(super) struct Asked {
     /// For asking, and for going past what is held back.
     time: Cell<Option<(Allowance, Allowance)>>,
     groups: RefCell<HashMap<String, Group>>,
-    /// Until when.
+    /// Until when each is held back; `None`: it is not.
     workgroups: RefCell<HashMap<String, Option<Time>>>,
     keys: RefCell<HashMap<MergeKey, bool>>,
-    /// An entry was held back.
+    /// The claim has come to an entry that is held back.
     met: Cell<bool>,
     /// When time ends the first of the reasons.
     until: Cell<Option<Time>>,
-    /// An entry may run, and was not taken for that.
+    /// The claim has come to an entry that may run, and takes none of those ([`Taking::HeldBack`]).
     free: Cell<bool>,
     /// The caller's time-out leaves no more time for going past entries.
     over: Cell<bool>,

@@ -33,7 +33,7 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // While a panic carries an error outwards the abort gives it up.
+        // While a panic carries an error outwards, the rollback that follows detaches it.
         if !std::thread::panicking() {
             // SAFETY: it is attached, once.
             unsafe { pg_sys::dsm_detach(self.0) }

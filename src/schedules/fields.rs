@@ -211,7 +211,8 @@ fn number(text: &str) -> Option<u32> {
     text.bytes().all(|digit| digit.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// `*` and `?` stand for any day; only as a whole field, since else either field will do.
+/// `*` and `?` stand for any day, but only as a whole field. Every other field of days, `*/2` for instance, restricts them; and where both
+/// fields of days do, a day that fits one of them will do.
 fn is_any(field: &str) -> bool {
     matches!(field, "*" | "?")
 }

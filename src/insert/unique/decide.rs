@@ -1,6 +1,5 @@
 //! Which of the tasks of a call hold a key, and what they do to those that held it. Decided from what was looked up
-//! and locked; nothing here asks the database, but for the words of
-//! a refusal.
+//! and locked; nothing here asks the database, but for the words of a refusal.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,11 +21,11 @@ use crate::store::unique_key::Key;
 pub(super) struct Winner {
     /// Its place in the call, from 0.
     pub(super) element: usize,
-    /// It takes their places.
+    /// The stored tasks whose places it takes.
     pub(super) replaced: Vec<Holder>,
-    /// It comes after this one.
+    /// The stored task with this key that it runs after: one that had begun.
     pub(super) behind: Option<Holder>,
-    /// And not before the end of its period.
+    /// It is not granted before the end of the period of that task.
     pub(super) not_before: Option<Time>,
     /// When the first of those that replaced each other was inserted; now, if it replaces none.
     pub(super) since: Time,
@@ -119,9 +118,9 @@ fn in_place_of(holder: &Holder, element: usize, task: &NewTask, known: &Known, c
     let mut replaced = vec![holder.clone()];
     // One that had begun and is pending again is older than both.
     replaced.extend(known.behind.iter().filter(|b| b.state.is_pending()).cloned());
-    // One that has ended so that it holds no key does not hold up what comes after it either.
+    // The one before may have ended in a state in which it does not hold the key. Then its period holds up nothing.
     let over = known.behind.as_ref().is_some_and(|b| !b.state.is_in(b.states));
-    // Nor does the one that this one takes the place of by its id.
+    // Nor does this task wait for one that it replaces by its id.
     let behind = known.behind.clone().filter(|b| !(call.by_id && b.id == task.id));
     Winner { element, replaced, behind, not_before: known.not_before.filter(|_| !over), since: known.since }
 }

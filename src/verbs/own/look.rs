@@ -66,7 +66,7 @@ pub(super) fn look(request: &Request, look: &mut Look, looked: Option<Due>, gran
         if look.grants.len() >= request.max_tasks || !upkeep::fold(clock::now()) {
             break;
         }
-        // Signals that were not counted yet: what they have freed may be ours.
+        // Signals were counted that others had left. A task that this has freed may be one that the call asks for.
         look_anew(request, look);
         claim(request, &look.actions, clock::now(), &mut look.grants);
     }

@@ -23,7 +23,7 @@ use crate::upkeep::{self, Due, Next};
 use crate::verbs::waiter::Waiter;
 use crate::wake;
 
-/// How many times as long as a look has taken that went past entries which may not run, a call rests.
+/// A call whose look has gone past entries that may not run rests for so many times as long as the look has taken.
 const REST: u32 = 9;
 
 /// How soon a look comes again for what others were faster to take.

@@ -14,8 +14,9 @@ pub(in crate::pg::table) unsafe fn indexes(relation: pg_sys::Relation) -> *mut p
     unsafe { guarded(|| bare::RelationGetIndexList(relation)) }
 }
 
-/// These indexes of a table, open for entries, with room for all of the list, which is freed; the executor state in which
-/// entries are made; and memory in that for the values of some rows. `speculative`: rows may be there on trial.
+/// Opens the indexes `open` of a table for entries. Returns them, the executor state in which entries are made, and memory in that state
+/// for the values of some rows. There is room to open the others of the list `all` later; the list is freed. `speculative`: a row may be
+/// inserted on trial, and taken back if another one has its key.
 ///
 /// # Safety
 /// The table is open, and stays so until [`end_insertion`]. The list has its indexes.
