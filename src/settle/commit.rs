@@ -121,9 +121,10 @@ struct Steps {
     counted_all: bool,
     /// Another transaction has a counter, and is to count what this one has left.
     leaves: bool,
-    /// Counters which no other transaction that is committing may have, or which must be ours only. Asked for
-    /// before anything else, so that a transaction that waits for others delays them for an instant only.
+    /// Counters that no other transaction which is committing may have. They are asked for before anything else, as those of `ours`: a
+    /// transaction that waits for others delays them for an instant only.
     left_to_others: Vec<TaskNo>,
+    /// Counters that no other transaction may have.
     ours: Vec<TaskNo>,
 }
 
