@@ -4,10 +4,10 @@
 //     SYSTEMS=taskq npm run idle              only this one; fifty workers of the others want max_connections = 1000
 //
 // Latency is from before the insertion of a single task to the line that its handler writes, with 1 and with 50 idle workers. Processor
-// time is that of 20 idle workers and of their connections, over ten seconds. Memory is the resident size of one worker after 1,000
+// time is that of 20 idle workers and of the whole server, over ten seconds: connections of pools come and go. Memory is the resident size of one worker after 1,000
 // tasks, and after 100,000, or as many as a system performs in 20 seconds. Each worker is a process of its own.
 import { spawn } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { loadavg } from "node:os";
 import { createInterface } from "node:readline";
 import pg from "pg";
@@ -50,18 +50,18 @@ function start(name, connectionString, howMany, concurrency = CONCURRENCY) {
   };
 }
 
-/** Waits until they are connected and have asked for tasks; returns the server's processes for them. */
+/** Waits until they are connected and have asked for tasks; returns the server's first process. */
 async function settled(connectionString, howMany) {
   const client = new pg.Client(connectionString);
   await client.connect();
   try {
     for (;;) {
       const { rows } = await client.query(
-        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        "SELECT pid, pg_backend_pid() AS ours FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
       );
       if (rows.length >= howMany) {
         await pause(4000);
-        return rows.map(({ pid }) => pid);
+        return status(rows[0].ours).parent;
       }
       await pause(200);
     }
@@ -70,16 +70,26 @@ async function settled(connectionString, howMany) {
   }
 }
 
-/** Seconds of processor time; of a process that has ended none. */
-function used(pids) {
-  let ticks = 0;
-  for (const pid of pids) {
+/** The parent of a process, and seconds of processor time: its own, and that of its children that have ended. */
+function status(pid) {
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ").map(Number);
+  return { parent: fields[1], own: (fields[11] + fields[12]) / TICKS_A_SECOND, ended: (fields[13] + fields[14]) / TICKS_A_SECOND };
+}
+
+const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
+
+/** Seconds of processor time of a server, whose connections come and go. */
+function usedByServer(first) {
+  const { own, ended } = status(first);
+  const children = readdirSync("/proc").filter((name) => /^\d+$/.test(name)).flatMap((pid) => {
     try {
-      const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ");
-      ticks += Number(fields[11]) + Number(fields[12]);
-    } catch {}
-  }
-  return ticks / TICKS_A_SECOND;
+      const process = status(pid);
+      return process.parent === first ? [process.own] : [];
+    } catch {
+      return [];
+    }
+  });
+  return own + ended + sum(children);
 }
 
 const quantile = (numbers, q) => numbers.toSorted((a, b) => a - b)[Math.floor(q * (numbers.length - 1))];
@@ -106,10 +116,11 @@ async function latency(name, howMany) {
 async function idle(name, howMany, seconds = 10) {
   const database = await makeDatabase(name);
   const workers = start(name, database, howMany);
-  const backends = await settled(database, howMany);
-  const before = [used(workers.pids), used(backends)];
+  const server = await settled(database, howMany);
+  const used = () => [sum(workers.pids.map((pid) => status(pid).own)), usedByServer(server)];
+  const before = used();
   await pause(seconds * 1000);
-  const shares = [used(workers.pids) - before[0], used(backends) - before[1]].map((share) => (100 * share) / seconds);
+  const shares = used().map((after, n) => (100 * (after - before[n])) / seconds);
   await workers.stop();
   return shares.map((share) => share.toFixed(1));
 }
