@@ -174,9 +174,16 @@ fn drop_leftovers(client: &mut Client) {
             &[],
         )
         .unwrap();
-    for row in leftovers {
-        let name: String = row.get(0);
-        // Another program may be removing the same one.
-        client.batch_execute(&format!("DROP DATABASE IF EXISTS \"{name}\" WITH (FORCE)")).ok();
-    }
+    let leftovers: Vec<String> = leftovers.iter().map(|row| row.get(0)).collect();
+    // Several at a time: each waits for all processes of the cluster, and a program may leave a hundred.
+    thread::scope(|scope| {
+        for some in leftovers.chunks(leftovers.len().div_ceil(8).max(1)) {
+            scope.spawn(move || {
+                for name in some {
+                    // Another program may be removing the same one.
+                    try_admin(&format!("DROP DATABASE IF EXISTS \"{name}\" WITH (FORCE)")).ok();
+                }
+            });
+        }
+    });
 }
