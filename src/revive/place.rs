@@ -102,7 +102,10 @@ impl Standings {
             // It is back where it began, with all of its dependencies.
             wait.all += i32::from(counts == Counts::Dropped || had.contains_key(&run));
             let is_of_other_wait = outcome.is_none() && wait_no != FIRST_WAIT;
-            if counts != Counts::ForItsWait || condition != first_condition || is_of_other_wait {
+            let has_changed =
+                counts != Counts::ForItsWait || condition != first_condition || is_of_other_wait;
+            // What a suspension has added and the task has got belongs to no wait from here on.
+            if !suspending && has_changed {
                 restored.wait(after, run, FIRST_WAIT, Under::First);
             }
             if let Some(one) = wait.count(after, first_condition, outcome) {
