@@ -6,6 +6,7 @@
 #   cluster.sh restart DIR                     stop and start with the settings of the last start
 #   cluster.sh stop-now DIR                    stop it as `pg_ctl -m immediate` does: it recovers when it is started again
 #   cluster.sh kill DIR                        kill every process of it at once, as a power cut would
+#   cluster.sh remove DIR                      stop it, and remove its data; its log stays
 #   cluster.sh env DIR                         print PGHOST=... PGPORT=... PGUSER=postgres
 #   cluster.sh upgrade DIR FROM BIN            make it of the stopped cluster in FROM, whose programs are in BIN, by pg_upgrade
 #
@@ -19,7 +20,7 @@ say() { printf 'cluster: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
 usage() {
-    sed -n '4,9s/^# \{0,1\}//p' "$0" >&2
+    sed -n '4,11s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
@@ -73,7 +74,8 @@ as_server() {
 
 # DIR itself holds data, log and socket where it can. Two things may forbid that, and each has a way out under
 # /tmp that a file in DIR remembers: the server's user cannot enter DIR (a parent such as /root is closed to it),
-# and a socket's path is limited to 107 bytes. Sets base and sock; empty where nothing is there yet.
+# and a socket's path is limited to 107 bytes. With MEMORY data that are not there yet go
+# the first way, to that folder. Sets base and sock; empty where nothing is there yet.
 locate() {
     base=$dir
     [ ! -s "$dir/base.path" ] || base=$(cat "$dir/base.path")
@@ -89,8 +91,8 @@ make_base() {
     base=$dir
     rm -f "$dir/base.path"
     choose_user
-    if ! as_server test -x "$dir" 2>/dev/null; then
-        base=$(mktemp -d /tmp/taskq-cluster-XXXXXX)
+    if { [ -n "${MEMORY:-}" ] && [ ! -d "$dir/data" ]; } || ! as_server test -x "$dir" 2>/dev/null; then
+        base=$(mktemp -d "${MEMORY:-/tmp}/taskq-cluster-XXXXXX")
         chown "$server_user" "$base"
         printf '%s\n' "$base" >"$dir/base.path"
         rm -f "$dir/log"
@@ -248,6 +250,16 @@ stop() {
     esac
 }
 
+remove() {
+    stop
+    rm -rf "$base/data"
+    if [ "$base" != "$dir" ]; then
+        [ ! -e "$base/log" ] || { rm -f "$dir/log" && mv "$base/log" "$dir/log"; }
+        rm -rf "$base"
+        rm -f "$dir/base.path" "$dir/socket.path"
+    fi
+}
+
 stop_now() {
     [ -z "$(postmaster || true)" ] || pg_ctl -m immediate stop >/dev/null 2>&1 || kill_all
 }
@@ -294,6 +306,7 @@ case "$command" in
     stop-now) stop_now ;;
     restart) restart ;;
     kill) kill_all ;;
+    remove) remove ;;
     upgrade) upgrade "$@" ;;
     env)
         [ -n "$sock" ] || die "there is no cluster in $dir: start it first"
