@@ -138,13 +138,14 @@ pub(crate) fn insert(edges: impl Iterator<Item = Waiting>, suspending: bool) {
 /// These edges are waited for in these waits: under the conditions with which they were first made, or as they are. The caller holds both
 /// ends.
 ///
-/// Rows are compared so that only the index by both columns can be used: where a task has ten thousand dependencies, the one by
-/// `run_no` would be gone through for each of them.
+/// The second column is compared twice, so that the index by both is used: where a task has ten thousand dependencies, the one by
+/// `run_no` would be gone through for each of them. A comparison of rows would not do: such a scan goes on to the last edge of
+/// `after_no`.
 pub(crate) static WAIT_AGAIN: Statement<(&[TaskNo], &[TaskNo], &[WaitNo], &[bool])> = Statement::new(
     c"UPDATE taskq.dependency d
          SET wait_no = u.wait_no, counts = 'w', condition = CASE WHEN u.first THEN d.first_condition ELSE d.condition END
         FROM unnest($1, $2, $3, $4) AS u(after_no, run_no, wait_no, first)
-       WHERE (d.after_no, d.run_no) >= (u.after_no, u.run_no) AND (d.after_no, d.run_no) <= (u.after_no, u.run_no)
+       WHERE d.after_no = u.after_no AND d.run_no >= u.run_no AND d.run_no <= u.run_no
          AND NOT (d.wait_no = u.wait_no AND d.counts = 'w' AND (NOT u.first OR d.condition = d.first_condition))",
 );
 
@@ -155,21 +156,21 @@ pub(crate) static WAIT_UNDER: Statement<(&[TaskNo], &[TaskNo], &[i8], WaitNo)> =
          SET wait_no = $4, counts = 'w', condition = u.condition,
              first_condition = CASE WHEN d.suspending THEN u.condition ELSE d.first_condition END
         FROM unnest($1, $2, $3) AS u(after_no, run_no, condition)
-       WHERE (d.after_no, d.run_no) >= (u.after_no, u.run_no) AND (d.after_no, d.run_no) <= (u.after_no, u.run_no)",
+       WHERE d.after_no = u.after_no AND d.run_no >= u.run_no AND d.run_no <= u.run_no",
 );
 
 /// These edges are this to their tasks from now on, and count for no wait. The caller holds both ends.
 pub(crate) static COUNT_NO_MORE: Statement<(&[TaskNo], &[TaskNo], &[i8])> = Statement::new(
     c"UPDATE taskq.dependency d SET counts = u.counts
         FROM unnest($1, $2, $3) AS u(after_no, run_no, counts)
-       WHERE (d.after_no, d.run_no) >= (u.after_no, u.run_no) AND (d.after_no, d.run_no) <= (u.after_no, u.run_no)
+       WHERE d.after_no = u.after_no AND d.run_no >= u.run_no AND d.run_no <= u.run_no
          AND d.counts <> u.counts",
 );
 
 /// Removes those of these edges without which their tasks have gone on. The caller holds both ends.
 pub(crate) static REMOVE_DROPPED: Statement<(&[TaskNo], &[TaskNo])> = Statement::new(
     c"DELETE FROM taskq.dependency d USING unnest($1, $2) AS u(after_no, run_no)
-       WHERE (d.after_no, d.run_no) >= (u.after_no, u.run_no) AND (d.after_no, d.run_no) <= (u.after_no, u.run_no)
+       WHERE d.after_no = u.after_no AND d.run_no >= u.run_no AND d.run_no <= u.run_no
          AND d.counts = 'd'",
 );
 

@@ -318,3 +318,23 @@ fn a_long_chain_starts_over_in_rows_that_grow_with_its_length() {
     let (short, long) = (read(200), read(3000));
     assert!(long <= 1.5 * short, "{short} rows a task, {long} of a long chain");
 }
+
+/// Pages and not rows: what a scan of an index passes over on its way is counted as no row.
+#[test]
+fn what_many_wait_for_starts_over_in_pages_that_grow_with_their_number() {
+    let pages = |dependents: i64| -> f64 {
+        let db = Db::new();
+        let mut session = db.connect();
+        session.insert(json!([{"id": "root", "action": "root"}])).unwrap();
+        let wait = "SELECT taskq.insert_tasks(jsonb_agg(jsonb_build_object('action', 'q', 'depends_on', \
+                      '[{\"id\": \"root\", \"condition\": \"settled\"}]'::jsonb))) FROM generate_series(1, $1::bigint)";
+        session.query(wait, &[&dependents]).unwrap();
+        session.perform("root", "completed");
+        let pages = session.pages("SELECT taskq.rerun_tasks('{root}')");
+        let blocked = "SELECT count(*) FROM taskq.tasks WHERE state = 'blocked'";
+        assert_eq!(session.one::<i64>(blocked), dependents);
+        pages as f64 / dependents as f64
+    };
+    let (few, many) = (pages(2_000), pages(16_000));
+    assert!(many <= 1.25 * few, "{few} pages for each of a few dependents, {many} for each of many");
+}
