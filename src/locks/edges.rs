@@ -1,28 +1,56 @@
-//! Locking dependencies that are about to be removed.
+//! Locking dependencies that are about to be changed or removed.
 
 use std::collections::HashSet;
 
 use super::forms::{Lock, LockStrength, locking};
 use super::order::{self, Rank};
 use crate::number::TaskNo;
-use crate::pg::statement::Statement;
+use crate::pg::statement::{Statement, sql};
 
 /// Edges by number. They are found first and then locked in the order in which they are stored, as below: a scan by
-/// `ctid` sorts, and no edge is ever moved.
-static LOCK_EDGES: Statement<(&[TaskNo], &[TaskNo])> = Statement::new(
-    c"SELECT d.after_no, d.run_no FROM taskq.dependency d
-       WHERE d.ctid = ANY (ARRAY(
-               SELECT e.ctid FROM unnest($1, $2) AS u(after_no, run_no)
-                CROSS JOIN LATERAL (SELECT e.ctid FROM taskq.dependency e
-                                     WHERE e.after_no = u.after_no AND e.run_no = u.run_no OFFSET 0) AS e))
-         FOR UPDATE",
-);
+/// `ctid` sorts. Each is looked up in the index by both columns, see [`WAIT_AGAIN`](crate::store::dependency::WAIT_AGAIN).
+macro_rules! these {
+    ($locking:literal) => {
+        Statement::new(sql!(
+            "SELECT d.after_no, d.run_no FROM taskq.dependency d
+              WHERE d.ctid = ANY (ARRAY(
+                      SELECT e.ctid FROM unnest($1, $2) AS u(after_no, run_no)
+                       CROSS JOIN LATERAL (SELECT e.ctid FROM taskq.dependency e
+                                            WHERE e.after_no = u.after_no AND e.run_no >= u.run_no AND e.run_no <= u.run_no
+                                            OFFSET 0) AS e))",
+            $locking
+        ))
+    };
+}
 
-/// Locks dependencies that are about to be removed.
+type Pairs = (&'static [TaskNo], &'static [TaskNo]);
+static LOCK: Statement<Pairs, (TaskNo, TaskNo)> = these!(" FOR UPDATE");
+static TRY_LOCK: Statement<Pairs, (TaskNo, TaskNo)> = these!(" FOR UPDATE SKIP LOCKED");
+static SEEN: Statement<Pairs, (TaskNo, TaskNo)> = these!("");
+
+/// Locks dependencies that are about to be changed or removed. At either end there may be a settled task that the caller does not
+/// hold, and whose dependencies another transaction is about to remove.
 pub(crate) fn lock_edges(edges: &[(TaskNo, TaskNo)]) {
-    let (after, run): (Vec<TaskNo>, Vec<TaskNo>) = edges.iter().copied().unzip();
-    LOCK_EDGES.execute((after, run));
-    order::holds(Rank::Edges);
+    if edges.is_empty() {
+        return;
+    }
+    let pairs: (Vec<TaskNo>, Vec<TaskNo>) = edges.iter().copied().unzip();
+    let waiting = order::may_wait(Rank::Edges);
+    let locked = if waiting { &LOCK } else { &TRY_LOCK }.query(pairs.clone());
+    if !locked.is_empty() {
+        order::holds(Rank::Edges);
+    }
+    if !waiting {
+        restart_unless_all(&locked, &SEEN.query(pairs));
+    }
+}
+
+/// Begins anew with the edges that are there, if another transaction has one of them.
+fn restart_unless_all(locked: &[(TaskNo, TaskNo)], seen: &[(TaskNo, TaskNo)]) {
+    let locked: HashSet<&(TaskNo, TaskNo)> = locked.iter().collect();
+    if seen.iter().any(|edge| !locked.contains(edge)) {
+        order::restart_with_edges(seen);
+    }
 }
 
 /// Edges at either end of the tasks, in the order in which they are stored.
@@ -45,11 +73,7 @@ pub(crate) fn lock_edges_of(task_nos: &[TaskNo]) {
         order::holds(Rank::Edges);
     }
     if !waiting {
-        let locked: HashSet<(TaskNo, TaskNo)> = locked.into_iter().collect();
-        let seen = SEEN_EDGES.query(task_nos);
-        if seen.iter().any(|edge| !locked.contains(edge)) {
-            order::restart_with_edges(&seen);
-        }
+        restart_unless_all(&locked, &SEEN_EDGES.query(task_nos));
     }
 }
 

@@ -16,7 +16,7 @@ mod settled;
 pub(crate) mod tables;
 pub(crate) mod turnstile;
 
-pub(crate) use edges::{lock_edges_of, try_lock_edges_of};
+pub(crate) use edges::{lock_edges, lock_edges_of, try_lock_edges_of};
 pub(crate) use forms::LockStrength;
 pub(crate) use guard::guard;
 pub(crate) use in_progress::{Idle, held, in_progress};

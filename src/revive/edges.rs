@@ -1,5 +1,6 @@
 //! The dependencies of tasks that come back, as they are stored.
 
+use crate::locks;
 use crate::number::{TaskNo, WaitNo};
 use crate::pg::statement::{Statement, sql};
 use crate::state::{Condition, Outcome};
@@ -90,8 +91,12 @@ impl Changed {
         all.push(counts.stored());
     }
 
-    /// Writes it to the rows of `dependency`.
+    /// Writes it to the rows of `dependency`. They are locked first, all of them: of what has settled the caller holds no row, and a
+    /// call that replaces it removes its dependencies.
     pub(super) fn store(self) {
+        let waits = self.waits.0.iter().zip(&self.waits.1);
+        let others = self.others.0.iter().zip(&self.others.1);
+        locks::lock_edges(&waits.chain(others).map(|(after, run)| (*after, *run)).collect::<Vec<_>>());
         if !self.waits.0.is_empty() {
             dependency::WAIT_AGAIN.execute(self.waits);
         }

@@ -136,7 +136,7 @@ pub(crate) fn insert(edges: impl Iterator<Item = Waiting>, suspending: bool) {
 }
 
 /// These edges are waited for in these waits: under the conditions with which they were first made, or as they are. The caller holds both
-/// ends.
+/// ends, or the edges.
 ///
 /// The second column is compared twice, so that the index by both is used: where a task has ten thousand dependencies, the one by
 /// `run_no` would be gone through for each of them. A comparison of rows would not do: such a scan goes on to the last edge of
@@ -159,7 +159,7 @@ pub(crate) static WAIT_UNDER: Statement<(&[TaskNo], &[TaskNo], &[i8], WaitNo)> =
        WHERE d.after_no = u.after_no AND d.run_no >= u.run_no AND d.run_no <= u.run_no",
 );
 
-/// These edges are this to their tasks from now on, and count for no wait. The caller holds both ends.
+/// These edges are this to their tasks from now on, and count for no wait. The caller holds both ends, or the edges.
 pub(crate) static COUNT_NO_MORE: Statement<(&[TaskNo], &[TaskNo], &[i8])> = Statement::new(
     c"UPDATE taskq.dependency d SET counts = u.counts
         FROM unnest($1, $2, $3) AS u(after_no, run_no, counts)
