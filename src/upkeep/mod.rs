@@ -32,6 +32,10 @@ use crate::schedules;
 use crate::settle::fold;
 use crate::store::{lease, low_ends};
 
+/// How many tasks whose time has come one step makes ready at most, for a claim that has room for so many. Each step goes past what the
+/// ones before it in the same transaction have removed.
+const MOST_DUE: usize = 10_000;
+
 /// How many tries whose time has come are ended at most by one step of a call whose transaction does not stay open; and how
 /// many of them of actions that it does not ask for.
 const MOST_ENDED: usize = 2_000;
@@ -62,11 +66,12 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, looked: Option<Due>,
         ..Upkeep::default()
     };
     let bound = if hostage { room.clamp(1, STEP as usize) as i32 } else { STEP };
+    let due_bound = bound.max(room.min(MOST_DUE) as i32);
     let starts = low_ends::starts(action_nos);
     // Before anything is claimed: what has expired must not be granted.
     if due.by_time {
         unless_others_were_faster(|| {
-            let step = by_time::step(bound, &starts.by_time, hostage, now);
+            let step = by_time::step(due_bound, &starts.by_time, hostage, now);
             upkeep.changed |= step.done;
             upkeep.more |= step.more;
         });
@@ -83,7 +88,7 @@ pub(crate) fn before_claim(action_nos: &[i32], room: usize, looked: Option<Due>,
         upkeep.changed |= schedules::fire_due(STEP, now);
     }
     if due.tasks {
-        let released = due::release(action_nos, starts.scheduled, bound.max(room.min(10_000) as i32), now);
+        let released = due::release(action_nos, starts.scheduled, due_bound, now);
         upkeep.changed |= released.done;
         upkeep.more |= released.more;
     }
