@@ -171,7 +171,9 @@ fn remove(wave: &[TaskNo], rows: &HashMap<TaskNo, Live>, traces: &mut Traces) {
 struct Loss {
     /// Dependencies in all.
     all: i32,
-    /// Of these, how many aborted.
+    /// Of these, how many had ended, or are kept as ended.
+    had: i32,
+    /// How many had aborted.
     failed: i32,
     /// Dependencies that had not ended, of the wait that the task is in: that is known once its counter is locked.
     open: i32,
@@ -193,8 +195,14 @@ enum Left {
 impl Loss {
     fn add(&mut self, other: Loss) {
         self.all += other.all;
+        self.had += other.had;
         self.failed += other.failed;
         self.open += other.open;
+    }
+
+    /// Without what had ended.
+    fn of_open(self) -> Loss {
+        Loss { all: self.all - self.had, had: 0, failed: 0, ..self }
     }
 
     fn take_from(self, row: &mut Live) {
@@ -234,9 +242,12 @@ fn losses_of(
         loss.all += 1;
         match outcomes.get(&after) {
             // What has been counted of one that started over was another end.
-            _ if counts.is_kept() => {}
+            _ if counts.is_kept() => loss.had += 1,
             None => open.entry(run).or_default().push(wait_no),
-            Some(outcome) => loss.failed += i32::from(outcome.is_abort()),
+            Some(outcome) => {
+                loss.had += 1;
+                loss.failed += i32::from(outcome.is_abort());
+            }
         }
     }
     (losses, open)
@@ -269,6 +280,10 @@ fn edges_gone(
         let Place::Blocked(counter) = row.place else { continue };
         let before = with_too_few.remove(&row.task_no).unwrap_or_default();
         let mut loss = losses[&row.task_no];
+        // What a suspended task had it has had, as one that is free.
+        if counter.since.is_some() {
+            loss = loss.of_open();
+        }
         let of_this_wait = open.get(&row.task_no).into_iter().flatten().filter(|n| **n == counter.wait_no);
         loss.open = of_this_wait.count() as i32;
         loss.add(before);

@@ -98,7 +98,7 @@ pub(crate) fn revive(asked: &[TaskNo], unrevivable: Unrevivable, now: Time) -> R
     };
     lock_neighbours(&task_nos);
     let dropped = drop_unfinished(&task_nos);
-    uncount(&task_nos, &revived, now);
+    uncount(&task_nos, &revived, KeptEnds::Stay, now);
     place(&task_nos, &HashMap::new(), &dropped, Gone::Counts, now);
     // While they were settled, edges may have been added that only now close a cycle.
     acyclic(&stored_arcs(&task_nos)).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))?;
@@ -279,10 +279,20 @@ fn counted(task_nos: &[TaskNo], others: &HashSet<TaskNo>) -> Vec<Counted> {
         .collect()
 }
 
+/// What becomes of earlier ends of the tasks, which dependents have kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeptEnds {
+    /// The end that is taken back is another one.
+    Stay,
+    /// Dependents wait again, whichever end they have counted.
+    AreTakenBack,
+}
+
 /// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted. One that is in
 /// progress goes on, and the dependency is removed. The tasks come back with `others`, which look after themselves.
-pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, now: Time) {
-    let edges = counted(task_nos, others);
+pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, kept: KeptEnds, now: Time) {
+    let mut edges = counted(task_nos, others);
+    edges.retain(|edge| kept == KeptEnds::AreTakenBack || !edge.counts.is_kept());
     if edges.is_empty() {
         return;
     }

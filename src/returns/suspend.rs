@@ -221,7 +221,7 @@ fn count(tasks: &mut [One], edges: &EdgeSet, outcomes: &HashMap<TaskNo, Outcome>
         })
         .into_iter()
         .collect();
-    let (mut new, mut again) = (Vec::new(), Vec::new());
+    let (mut new, mut again): (Vec<Edge>, Vec<Edge>) = Default::default();
     let mut of_each: BTreeMap<TaskNo, &mut One> =
         tasks.iter_mut().map(|one| (one.live.task_no, one)).collect();
     for edge in &edges.edges {
@@ -235,7 +235,8 @@ fn count(tasks: &mut [One], edges: &EdgeSet, outcomes: &HashMap<TaskNo, Outcome>
                 one.waits.unsettled += i32::from(outcome.is_none());
                 let has_failed = outcome.is_some_and(|outcome| outcome.is_abort());
                 one.waits.failed += i32::from(has_failed) - i32::from(counts.has_kept_failure(condition));
-                again.push(*edge);
+                let condition = if outcome.is_some() { Condition::Settled } else { edge.condition };
+                again.push(Edge { condition, ..*edge });
             }
             continue;
         }

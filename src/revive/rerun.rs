@@ -13,7 +13,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    Changed, DEPENDENTS, Gone, LOST, counted, drop_suspending, hold, lock_neighbours, place, spare, uncount,
+    Changed, DEPENDENTS, Gone, KeptEnds, LOST, counted, drop_suspending, hold, lock_neighbours, place, spare,
+    uncount,
 };
 use crate::error::{Refusal, Result};
 use crate::insert::{acyclic, cycle_refusal, lock_for_change, stored_arcs};
@@ -67,7 +68,7 @@ pub(crate) fn start_over(asked: &[TaskNo], dependents: Dependents, keeps: Keeps,
     let dropped = drop_suspending(&task_nos);
     refuse_lost(&all, &task_nos, &dropped)?;
     match dependents {
-        Dependents::StartOver => uncount(&task_nos, &all, now),
+        Dependents::StartOver => uncount(&task_nos, &all, KeptEnds::AreTakenBack, now),
         Dependents::Stay => count_no_more(&task_nos, &neighbours),
     }
     progress::forget(&task_nos);
@@ -166,9 +167,7 @@ fn in_progress(task_no: TaskNo) -> Refusal {
 fn count_no_more(task_nos: &[TaskNo], neighbours: &HashMap<TaskNo, Live>) {
     let mut spent = Changed::default();
     for edge in counted(task_nos, &HashSet::new()) {
-        let Some(row) = neighbours.get(&edge.run) else { continue };
-        // What it was suspended for, and has gone on since, counts for nothing as it is.
-        if edge.suspending && !edge.is_of_this_wait(row) {
+        if !neighbours.contains_key(&edge.run) {
             continue;
         }
         let counts = match (edge.lost, edge.failed) {

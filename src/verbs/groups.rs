@@ -13,7 +13,7 @@ use crate::pg::clock::Time;
 use crate::pg::session::{self, check_for_interrupts};
 use crate::pg::statement::Statement;
 use crate::remove::{delete_beside, delete_locked};
-use crate::revive::{Gone, Unrevivable, drop_suspending, lock_neighbours, place, revive, uncount};
+use crate::revive::{Gone, KeptEnds, Unrevivable, drop_suspending, lock_neighbours, place, revive, uncount};
 use crate::rights::{self, Doing};
 use crate::settle::cancel_locked;
 use crate::settle::fold;
@@ -250,7 +250,7 @@ fn reset(group: &str, now: Time) -> Result<i64> {
     }
     let after = dependencies_of(&stay);
     let gone = |n: &TaskNo| before.get(n).unwrap_or(&0) - after.get(n).unwrap_or(&0);
-    uncount(&stay, &staying, now);
+    uncount(&stay, &staying, KeptEnds::AreTakenBack, now);
     live::remove(rows.values());
     merge_keys::given_back(rows.values());
     progress::forget(&stay);

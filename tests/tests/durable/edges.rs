@@ -7,10 +7,11 @@ use super::{signal, suspend, waits_for};
 
 const FOR_S: &str = "depends_on => '[{\"id\": \"s\", \"signal\": true}]'";
 
-/// The condition under which t runs after another one.
-fn condition(session: &mut Session, after: &str) -> String {
-    session
-        .one(&format!("SELECT condition::text FROM taskq.dependencies WHERE run = 't' AND after = '{after}'"))
+/// The condition under which a task runs after another one.
+fn condition(session: &mut Session, after: &str, run: &str) -> String {
+    session.one(&format!(
+        "SELECT condition::text FROM taskq.dependencies WHERE run = '{run}' AND after = '{after}'"
+    ))
 }
 
 /// Tasks a and b, each of an action of its own name; and t, which depends on both, and needs so many.
@@ -30,11 +31,11 @@ fn the_condition_of_a_suspension_goes_with_the_suspension() {
         session.perform("a", "completed");
         let grant = session.own_one("t");
         suspend(&mut session, &grant, "depends_on => '[\"b\"]'").unwrap();
-        assert_eq!(condition(&mut session, "b"), "settled");
+        assert_eq!(condition(&mut session, "b", "t"), "settled");
         session.perform("b", "aborted");
         session.perform("t", "completed");
         session.run(&format!("SELECT {start_over}"));
-        assert_eq!(condition(&mut session, "b"), "completed", "{start_over}");
+        assert_eq!(condition(&mut session, "b", "t"), "completed", "{start_over}");
         session.perform("b", "aborted");
         assert_eq!(session.state("t"), "blocked", "{start_over}");
         session.perform("a", "completed");
@@ -180,9 +181,9 @@ fn rewinding_leaves_no_condition_of_the_suspension() {
     let grant = session.own_one("t");
     session.run(&format!("SELECT taskq.save_step('t', '{}', 'x', '1')", grant.token));
     suspend(&mut session, &grant, &format!("{} || '[\"a\"]'", FOR_S.replace("]'", "]'::jsonb"))).unwrap();
-    assert_eq!(condition(&mut session, "a"), "settled");
+    assert_eq!(condition(&mut session, "a", "t"), "settled");
     session.run("SELECT taskq.rewind_task('t', 'x')");
-    assert_eq!(condition(&mut session, "a"), "completed");
+    assert_eq!(condition(&mut session, "a", "t"), "completed");
     assert_eq!(session.state("t"), "blocked");
     session.perform("a", "aborted");
     assert_eq!(session.state("t"), "aborted");
@@ -214,4 +215,99 @@ fn a_task_that_starts_over_waits_for_what_has_started_over_before() {
         assert_eq!(session.state("t"), "ready", "{end}, {again}, and b is gone");
         assert_eq!(session.broken(), Vec::<String>::new());
     }
+}
+
+/// The second end of what a task was suspended for is counted by none, and is taken back from none.
+#[test]
+fn a_second_end_of_what_a_task_has_gone_on_after_is_not_counted() {
+    for (first, second, again) in [
+        ("completed", "aborted", "retry_tasks('{d}')"),
+        ("completed", "aborted", "rerun_tasks('{d}')"),
+        ("aborted", "completed", "rerun_tasks('{d}')"),
+    ] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session.insert(json!([{"id": "t", "action": "t"}, {"id": "d", "action": "d"}])).unwrap();
+        let grant = session.own_one("t");
+        suspend(&mut session, &grant, "depends_on => '[\"d\"]'").unwrap();
+        session.perform("d", first);
+        session.run("SELECT taskq.rerun_tasks('{d}', false)");
+        session.perform("d", second);
+        let failures = i32::from(first == "aborted");
+        assert_eq!(session.task("t").unwrap().num_failures, failures, "{first}, {second}");
+        session.run(&format!("SELECT taskq.{again}"));
+        let task = session.task("t").unwrap();
+        assert_eq!((task.state.as_str(), task.num_failures), ("ready", 0), "{first}, {second}, {again}");
+    }
+}
+
+#[test]
+fn a_task_may_be_suspended_again_for_what_has_ended_otherwise_meanwhile() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "t", "action": "t"}, {"id": "d", "action": "d"}])).unwrap();
+    let for_d = "depends_on => '[{\"id\": \"d\", \"condition\": \"completed\"}]'";
+    let grant = session.own_one("t");
+    suspend(&mut session, &grant, for_d).unwrap();
+    session.perform("d", "completed");
+    let grant = session.own_one("t");
+    session.run("SELECT taskq.rerun_tasks('{d}', false)");
+    session.perform("d", "aborted");
+    assert_eq!(session.broken(), Vec::<String>::new());
+    suspend(&mut session, &grant, for_d).unwrap();
+    let task = session.task("t").unwrap();
+    assert_eq!((task.state.as_str(), task.num_failures), ("ready", 1));
+}
+
+/// Its dependents have kept another end than the one that is retried.
+#[test]
+fn a_retry_leaves_those_alone_that_have_not_counted_the_abort() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let settled = json!([{"id": "d", "condition": "settled"}]);
+    session
+        .insert(json!([{"id": "d", "action": "d"},
+                       {"id": "plain", "action": "plain", "depends_on": settled},
+                       {"id": "some", "action": "some", "depends_on": settled, "num_required": 1},
+                       {"id": "strict", "action": "strict", "depends_on": ["d"]},
+                       {"id": "held", "action": "held", "depends_on": settled}]))
+        .unwrap();
+    session.perform("d", "completed");
+    let held = session.own_one("held");
+    session.run("SELECT taskq.rerun_tasks('{d}', false)");
+    session.perform("d", "aborted");
+    assert_eq!(session.one::<i64>("SELECT taskq.retry_tasks('{d}')"), 1);
+    for id in ["plain", "some", "strict"] {
+        assert_eq!(session.state(id), "ready", "{id}");
+    }
+    assert_eq!(condition(&mut session, "d", "held"), "settled");
+    session.give("held", held.token, "completed").unwrap();
+    // What starts over with its dependents is another matter.
+    session.perform("d", "completed");
+    session.run("SELECT taskq.rerun_tasks('{d}')");
+    for id in ["plain", "some", "strict", "held"] {
+        assert_eq!(session.state(id), "blocked", "{id}");
+    }
+}
+
+/// As one that is free keeps it.
+#[test]
+fn a_suspended_task_has_had_what_is_deleted_meanwhile() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "a", "action": "a"}, {"id": "b", "action": "b"},
+                       {"id": "t", "action": "t", "num_required": 2, "depends_on": [{"id": "a", "condition": "settled"}, "b"]}]))
+        .unwrap();
+    session.perform("a", "aborted");
+    session.perform("b", "completed");
+    let grant = session.own_one("t");
+    suspend(&mut session, &grant, FOR_S).unwrap();
+    session.run("SELECT taskq.delete_tasks('{a, b}')");
+    assert!(signal(&mut session, "s"));
+    let task = session.task("t").unwrap();
+    assert_eq!((task.num_failures, task.total_dependencies), (1, 3));
+    session.perform("t", "completed");
+    assert_eq!(session.one::<i64>("SELECT taskq.rerun_tasks('{t}')"), 1);
+    assert_eq!(session.state("t"), "ready");
 }
