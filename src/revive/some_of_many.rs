@@ -4,9 +4,9 @@
 //! only. What the task went on without ([`Counts::Dropped`]) is no dependency any more, until the task itself starts over: then it has all of
 //! them again.
 //!
-//! **What is gone.** A task that has been freed had as many as it needs. If fewer are met of those that are stored, and others that it
-//! had are not stored any more, these were deleted or replaced, or their retention is over: so many count as met. A task that never
-//! was freed needs its number of what is left.
+//! **What is gone.** A task that has been granted, or has completed, had as many as it needs. If fewer are met of those that are stored,
+//! and others that it had are not stored any more, these were deleted or replaced, or their retention is over: so many count as met. Any
+//! other task needs its number of what is left.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -38,7 +38,7 @@ impl Had {
     }
 }
 
-/// Those that have been freed, with the number of dependencies that each had at its end.
+/// Those that have been granted or have completed, with the number of dependencies that each had at its end.
 static FREED: Statement<&[TaskNo], (TaskNo, i32)> = Statement::new(
     c"SELECT s.task_no, s.dependencies FROM taskq.settled s
        WHERE s.task_no = ANY ($1) AND (s.granted_at IS NOT NULL OR s.code = 'c')",
