@@ -173,3 +173,40 @@ fn reruns_and_rewinds_beside_workers_end_in_a_sound_graph() {
     session.insert(json!([{"id": "over", "action": "y"}])).unwrap();
     workers.into_iter().for_each(|worker| drop(worker.join()));
 }
+
+/// Both take the dependencies of x, which has settled: the one changes them, the other removes them. On code that changes them in
+/// another order than that in which they lie, each has one that the other wants.
+#[test]
+fn it_and_a_call_that_removes_a_settled_dependency_do_not_wait_for_each_other() {
+    for removes in [
+        "SELECT taskq.delete_tasks('{x}')",
+        "SELECT count(*) FROM taskq.replace_tasks('[{\"id\": \"x\", \"action\": \"x\"}]')",
+    ] {
+        let db = Db::new();
+        let (mut holder, rerun, remove, mut watcher) =
+            (db.connect(), db.connect(), db.connect(), db.connect());
+        let task = |id: &str| json!({"id": id, "action": "r", "spontaneous": true, "num_required": 1, "depends_on": ["y"]});
+        watcher
+            .insert(json!([{"id": "y", "action": "y"}, {"id": "x", "action": "x"}, task("a"), task("b"), task("c")]))
+            .unwrap();
+        // They lie in the opposite order of the tasks.
+        for id in ["c", "b", "a"] {
+            watcher.depend_on("x", id).unwrap();
+        }
+        watcher.perform("y", "completed");
+        watcher.perform("x", "completed");
+        holder.run(
+            "BEGIN; SELECT FROM taskq.dependency d JOIN taskq.task x ON x.task_no = d.after_no JOIN taskq.task b ON b.task_no = d.run_no \
+             WHERE x.id = 'x' AND b.id = 'b' FOR UPDATE OF d",
+        );
+        let rerun = rerun.background(|session| {
+            session.query_one("SELECT taskq.rerun_tasks('{a, b, c}')", &[]).map(|row| row.get::<_, i64>(0))
+        });
+        rerun.settle_down(&mut watcher);
+        let remove =
+            remove.background(move |session| session.query_one(removes, &[]).map(|row| row.get::<_, i64>(0)));
+        remove.settle_down(&mut watcher);
+        holder.run("COMMIT");
+        assert_eq!((rerun.join().1.unwrap(), remove.join().1.unwrap()), (3, 1), "{removes}");
+    }
+}
