@@ -172,8 +172,6 @@ static DEPENDENTS: Statement<&[TaskNo]> =
 
 /// Holds what the tasks are to wait for, and stores the edges.
 fn link(tasks: &mut [One], children: &[Vec<String>], wait_no: WaitNo) -> Result<()> {
-    let own: HashMap<TaskNo, String> =
-        numbers::ids(&tasks.iter().map(|one| one.live.task_no).collect::<Vec<_>>());
     // What is said of a child by name comes before what is meant by waiting for all of them.
     let awaited = |one: &One, children: &[String]| -> Vec<(String, Condition)> {
         let named: Vec<(String, Condition)> =
@@ -192,11 +190,12 @@ fn link(tasks: &mut [One], children: &[Vec<String>], wait_no: WaitNo) -> Result<
         |id: &str| numbers.get(id).copied().filter(|n| rows.contains_key(n) || outcomes.contains_key(n));
     let mut edges = EdgeSet::default();
     for (one, awaited) in tasks.iter().zip(&awaited) {
-        let (run, name) = (one.live.task_no, own.get(&one.live.task_no).map_or("", String::as_str));
+        let run = one.live.task_no;
+        let name = || numbers::ids(&[run]).remove(&run).unwrap_or_default();
         for (id, condition) in awaited {
             let missing = || {
                 let hint = "Insert it first, leave it out, or add \"signal\": true if it is a signal that may not be there yet.";
-                Refusal::dependency_missing(id, name).with_hint(hint)
+                Refusal::dependency_missing(id, &name()).with_hint(hint)
             };
             let after = find(id).ok_or_else(missing)?;
             if after == run {
@@ -204,7 +203,7 @@ fn link(tasks: &mut [One], children: &[Vec<String>], wait_no: WaitNo) -> Result<
             }
             edges
                 .add(Edge { after, run, condition: *condition })
-                .map_err(|has| Refusal::other_condition(id, name, has.name(), condition.name()))?;
+                .map_err(|has| Refusal::other_condition(id, &name(), has.name(), condition.name()))?;
         }
     }
     count(tasks, &edges, &outcomes, wait_no);
