@@ -1,8 +1,10 @@
 """Stopping in each state: nothing is lost, and no try is used up."""
 
 import asyncio
+import os
 import signal
 import threading
+import time
 
 import pytest
 
@@ -60,14 +62,13 @@ def test_a_handler_that_does_not(taskq_app: App, action: str) -> None:
     with process(taskq_app, "--grace", "0.2 seconds") as worker:
         until(lambda: begun(taskq_app, "s"))
         worker.send_signal(signal.SIGTERM)
-        if action != "block":
-            assert worker.wait(60) == 0
+        assert worker.wait(60) == 0, "also where a coroutine blocks the loop"
         until(lambda: given_back(taskq_app, "s"))
     assert column(taskq_app, "s", "status") == "given back by a worker that stops"
     assert column(taskq_app, "s", "num_releases") == 1
 
 
-@pytest.mark.parametrize("action", ["sleep", "asleep"])
+@pytest.mark.parametrize("action", ["sleep", "asleep", "block"])
 def test_a_second_signal_ends_at_once(taskq_app: App, action: str) -> None:
     taskq_app.insert(action, 600, id="s", max_tries=1)
     with process(taskq_app, "--grace", "1 hour") as worker:
@@ -137,6 +138,24 @@ def test_handlers_may_hear_of_the_stop(taskq_app: App) -> None:
         begun.wait()
     assert given_back(taskq_app, "l")
     assert column(taskq_app, "l", "status") == "goes on elsewhere"
+
+
+def test_a_server_that_does_not_answer(taskq_app: App) -> None:
+    with process(taskq_app) as worker:
+        until(lambda: waits(taskq_app))
+        query = "SELECT pid FROM pg_stat_activity WHERE position('taskq.own_tasks' IN query) > 0 AND state = 'active'"
+        [[backend]] = taskq_app.query(query + " AND datname = current_database() AND pid <> pg_backend_pid()")
+        try:
+            os.kill(backend, signal.SIGSTOP)
+        except PermissionError:
+            pytest.skip("the server's processes belong to another user")
+        try:
+            worker.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+            worker.send_signal(signal.SIGTERM)
+            assert worker.wait(15) == 0
+        finally:
+            os.kill(backend, signal.SIGCONT)
 
 
 def test_a_coroutine_that_does_not_let_itself_be_cancelled(taskq_app: App) -> None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import signal as signals
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from types import FrameType
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar, Unpack
 
 from . import borrowed, tracing
@@ -17,6 +12,7 @@ from .durations import Duration, interval
 from .errors import TimedOut
 from .handlers import Handler
 from .keys import ActionSettings, SharedKeys, TaskKeys, plain
+from .running import run_in_new_loop, stopped_by_signals
 from .task import Result, task_array
 from .threads import in_thread
 from .worker import Worker
@@ -300,8 +296,8 @@ class App:
         nothing in hand and nothing to own. Returns the worker.
         """
         worker = self._worker(concurrency, actions, until_idle, grace, actor)
-        with _stopped_by_signals(worker):
-            _run_in_new_loop(self._run_worker(worker), self.connections.close_async)
+        with stopped_by_signals(worker):
+            run_in_new_loop(self._run_worker(worker), self.connections.close_async)
         return worker
 
     async def work_async(
@@ -419,40 +415,3 @@ def _settled(rows: borrowed.Rows, task_id: str, timeout: Duration) -> Result:
     if not rows:
         raise TimedOut(f"{task_id} has not settled within {timeout}")
     return Result(*rows[0])
-
-
-@contextlib.contextmanager
-def _stopped_by_signals(worker: Worker) -> Iterator[None]:
-    """Let SIGTERM and SIGINT stop the worker, where this is the main thread."""
-
-    # Not the loop's own way of handling signals: a coroutine that blocks the loop would delay the stop.
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        worker.stop()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signals.signal(number, stop) for number in (signals.SIGTERM, signals.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signals.signal(number, handler)
-
-
-def _run_in_new_loop(main: Coroutine[Any, Any, None], close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a coroutine as ``asyncio.run`` does, but do not wait for threads of handlers that were given back."""
-    loop = asyncio.new_event_loop()
-    try:
-        asyncio.set_event_loop(loop)
-        loop.run_until_complete(main)
-        rest = asyncio.all_tasks(loop)
-        for task in rest:
-            task.cancel()
-        if rest:
-            loop.run_until_complete(asyncio.wait(rest, timeout=2))
-        loop.run_until_complete(close())
-        loop.run_until_complete(loop.shutdown_asyncgens())
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()

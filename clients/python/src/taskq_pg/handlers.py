@@ -39,9 +39,9 @@ class Handler:
         self.workflow = workflow
         self.results = results or workflow
         self.settings = dict(settings or {})
-        self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004  # an object whose call is a coroutine function
-        )
+        # What is called decides where it is called, and what a decorator has wrapped, which context it takes.
+        self.is_async = _is_async(function)
+        self.wants_async = _is_async(inspect.unwrap(function))
         self._plan = self._arguments()
 
     def __call__(self, task: Task, context: Context | AsyncContext | None = None) -> Any:
@@ -87,6 +87,12 @@ class Handler:
         if self.workflow and not plan:
             raise TypeError(f'the workflow "{self.action}" takes no argument; its first is the context')
         return plan
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004  # an object whose call is a coroutine function
+    )
 
 
 def _annotations(function: Any) -> dict[str, Any]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import random
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -77,6 +80,16 @@ class Link:
                 connection.cancel_safe(timeout=5)
             except (psycopg.Error, OSError) as error:
                 log.info("could not cancel the claim: %s", error)
+
+    def cut(self) -> None:
+        """Have the call that another thread is making fail, whatever its server does."""
+        connection = self._connection
+        if self._calling and connection is not None and not connection.closed:
+            with (
+                contextlib.suppress(psycopg.Error, OSError),
+                socket.socket(fileno=os.dup(connection.fileno())) as copy,
+            ):
+                copy.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""

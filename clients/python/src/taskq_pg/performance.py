@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import inspect
+import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import psycopg
@@ -16,6 +19,7 @@ from .bodies import dumps
 from .durations import interval
 from .errors import Leave, Lost, Reject, Retry, Suspend
 from .handlers import Handler
+from .link import is_transient
 from .task import Outcome, Task
 from .workflow import AsyncContext, Context
 
@@ -23,14 +27,19 @@ log = logging.getLogger("taskq_pg")
 
 # It has not failed: it uses up no try, and need not wait for its back-off.
 GIVEN_BACK = {"status_code": "pending", "status": "given back by a worker that stops", "count_try": False}
+# The queue refuses this if that transaction has committed.
+_ROLLED_BACK = {"status_code": "pending", "status": "the transaction that completed it was rolled back"}
 
 _LONGEST_STATUS = 4000
+_LONGEST_RETURN = 1_000_000_000
 
 
 class Performance:
     """A task in hand, from its grant until its return."""
 
-    def __init__(self, task: Task, handler: Handler, ended: Callable[[Performance], None]) -> None:
+    def __init__(
+        self, task: Task, handler: Handler, ended: Callable[[Performance], None], loop: asyncio.AbstractEventLoop
+    ) -> None:
         """Begin nothing yet; ``ended`` is told once, by any thread, when the performance is over."""
         self.task = task
         self.handler = handler
@@ -39,44 +48,47 @@ class Performance:
         self.over = False
         self.returns: str | None = None
         """What the queue is told, as JSON; None if it is over and there is nothing to tell."""
+        self.failures = 0
+        """How many calls that were to return it have failed."""
         self.refusals = 0
-        self._outcome: dict[str, Any] = {}
+        self.again_at = 0.0
+        """When the next such call is made, by time.monotonic()."""
         self.error: BaseException | None = None
         self._ended = ended
         self._lock = threading.Lock()
-        self._future: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._future: asyncio.Task[Any] | None = None
+        self._loop = loop
 
     def is_due(self, slack: float) -> bool:
-        """Tell whether a third of the lease has passed, or will have in less than this time.
-
-        A task that its handler has completed is not: its transaction is open, and an extension would wait for that.
-        """
-        return not self.task.completed and time.monotonic() - self.extended_at >= self.handler.lease / 3 - slack
+        """Tell whether a third of the lease has passed, or will have in less than this time."""
+        return time.monotonic() - self.extended_at >= self.handler.lease / 3 - slack
 
     def run(self) -> None:
         """Perform the task in this thread."""
-        outcome = None
+        text = None
         try:
             with tracing.performance(self.task) as span:
+                value = error = None
                 try:
-                    context = Context(self.task, self.handler.lease) if self.handler.workflow else None
-                    outcome = self._completed(self.handler(self.task, context))
-                except BaseException as error:  # whatever a handler raises ends its task, not the worker
-                    outcome = self._raised(error)
+                    value = self.handler(self.task, self._context())
+                    if inspect.isawaitable(value):
+                        value = self._await(value)
+                except BaseException as raised:  # whatever a handler raises ends its task, not the worker
+                    error = raised
+                outcome, text = self._tell(value, error)
                 span.ended(outcome, self.error)
-        finally:
-            self.running = False
-            self.end(outcome)
+        except BaseException as problem:
+            text = self._without_trace(text, problem)
+        self.running = False
+        self._end(text)
 
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+    def start(self) -> None:
         """Perform the task on the loop; called by another thread."""
-        self._loop = loop
-        loop.call_soon_threadsafe(self._start)
+        self._loop.call_soon_threadsafe(self._start)
 
     def interrupt(self) -> None:
         """Cancel the coroutine, if it is one; called by another thread."""
-        if self._loop is not None and not self._loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop was closed
             self._loop.call_soon_threadsafe(self._cancel)
 
     def lose(self) -> None:
@@ -85,34 +97,38 @@ class Performance:
         self.task.lost.set()
         self.interrupt()
 
-    def end(self, outcome: dict[str, Any] | None) -> None:
-        """End the performance with what the queue is told. The first outcome counts."""
-        with self._lock:
-            if self.over:
-                return
-            if outcome is not None and not self.task.lost.is_set():
-                self._outcome = dict(outcome)
-                self.returns = self._json(outcome)
-            self.over = True
-        self._ended(self)
+    def give_back(self) -> None:
+        """End the performance, whether its handler has ended or not."""
+        self._end(self._json(GIVEN_BACK))
 
     def refused(self, error: psycopg.Error) -> None:
         """Change what the queue is told, since it has refused that."""
         text = error.diag.message_primary or str(error)
-        if "delay_workgroup" in self._outcome:
+        told = {} if self.returns is None or is_transient(error) else json.loads(self.returns)
+        if "delay_workgroup" in told:
             # A task without a workgroup: what holds for that holds for nothing.
             log.warning("%s: without delay_workgroup, since %s", self.task.id, text)
-            del self._outcome["delay_workgroup"]
-        else:
-            # A result that the server cannot store, with a \u0000 for one: the next try would have no other.
-            code = "aborted" if (error.sqlstate or "").startswith("22P") else "pending"
-            log.error("%s: its return was refused: %s", self.task.id, text)
-            self._outcome = {"status_code": code, "status": printable(f"its return was refused: {text}")}
-            self.refusals += 1
-        self.returns = self._json(self._outcome)
+            del told["delay_workgroup"]
+            self.returns = self._json(told)
+            return
+        # A result that the server cannot store, with a \u0000 for one, or too large: the next try would have no other.
+        code = "aborted" if (error.sqlstate or "").startswith(("22P", "54")) else "pending"
+        log.error("%s: its return was refused: %s", self.task.id, text)
+        self.returns = self._json({"status_code": code, "status": printable(f"its return was refused: {text}")})
+        self.refusals += 1
+
+    def _end(self, text: str | None) -> None:
+        """End the performance with what the queue is told. The first end counts."""
+        with self._lock:
+            if self.over:
+                return
+            if not self.task.lost.is_set():
+                self.returns = text
+            self.over = True
+        self._ended(self)
 
     def _start(self) -> None:
-        self._future = asyncio.ensure_future(self._run_async())
+        self._future = asyncio.ensure_future(self.run_async())
         if self.task.lost.is_set():
             self._future.cancel()
 
@@ -120,29 +136,75 @@ class Performance:
         if self._future is not None:
             self._future.cancel()
 
-    async def _run_async(self) -> None:
-        outcome = None
+    async def run_async(self) -> None:
+        """Perform the task in this coroutine."""
+        text = None
         try:
             with tracing.performance(self.task) as span:
+                value = error = None
                 try:
-                    context = AsyncContext(self.task, self.handler.lease) if self.handler.workflow else None
-                    outcome = self._completed(await self.handler(self.task, context))
-                except BaseException as error:
-                    outcome = self._raised(error)
+                    value = await self.handler(self.task, self._context())
+                except BaseException as raised:
+                    error = raised
+                outcome, text = self._tell(value, error)
                 span.ended(outcome, self.error)
-        finally:
-            self.running = False
-            self.end(outcome)
+        except BaseException as problem:
+            text = self._without_trace(text, problem)
+        self.running = False
+        self._end(text)
 
-    def _completed(self, value: Any) -> dict[str, Any] | None:
-        if self.task.completed:
+    def _await(self, value: Awaitable[Any]) -> Any:
+        """Await on the loop what a plain function has returned, as a decorator around a coroutine function does."""
+
+        async def settle() -> tuple[Any, BaseException | None]:
+            self._future = asyncio.current_task()
+            try:
+                return await value, None
+            except BaseException as raised:
+                return None, raised
+
+        result, error = asyncio.run_coroutine_threadsafe(settle(), self._loop).result()
+        if error is not None:
+            raise error
+        return result
+
+    def _context(self) -> Context | AsyncContext | None:
+        if not self.handler.workflow:
             return None
-        outcome = value.returns() if isinstance(value, Outcome) else {"status_code": "completed", "result": value}
+        kind = AsyncContext if self.handler.wants_async else Context
+        return kind(self.task, self.handler.lease)
+
+    def _tell(self, value: Any, error: BaseException | None) -> tuple[dict[str, Any] | None, str | None]:
+        """Make a return of whatever the handler has returned or raised. This raises nothing."""
         try:
-            dumps(outcome)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise Reject(f"its result is no JSON: {error}") from error
-        return outcome
+            if error is None and self.task.completed:
+                return None, self._json(_ROLLED_BACK)
+            outcome = self._completed(value) if error is None else self._raised(error)
+            return outcome, None if outcome is None else self._json(outcome)
+        except BaseException as problem:
+            return self._untold(error, problem)
+
+    def _untold(self, error: BaseException | None, problem: BaseException) -> tuple[dict[str, Any], str]:
+        text = _text(problem)
+        if error is not None:
+            self.error = error
+            outcome = {"status_code": "pending", "status": printable(f"{_name(error)}: cannot be told: {text}")}
+        else:
+            # The next try would have no other result, unless it is the memory that has run out.
+            self.error = Reject(f"its result is no JSON: {text}")
+            self.error.__cause__ = problem
+            fits = not isinstance(problem, (TypeError, ValueError, RecursionError))
+            outcome = {"status_code": "pending" if fits else "aborted", "status": printable(str(self.error))}
+        log.error("%s: %s", self.task.id, outcome["status"])
+        return outcome, self._json(outcome)
+
+    def _without_trace(self, text: str | None, problem: BaseException) -> str | None:
+        log.error("%s: its trace has failed: %s: %s", self.task.id, _name(problem), _text(problem))
+        return self._tell(None, problem)[1] if text is None and self.error is None else text
+
+    @staticmethod
+    def _completed(value: Any) -> dict[str, Any]:
+        return value.returns() if isinstance(value, Outcome) else {"status_code": "completed", "result": value}
 
     def _raised(self, error: BaseException) -> dict[str, Any] | None:
         task = self.task
@@ -168,20 +230,30 @@ class Performance:
             return GIVEN_BACK
         log.error("%s: failed on try %d", task.id, task.num_tries, exc_info=error)
         # When it is tried again is the queue's business: the back-off of the task, of its action, or of all.
-        name = type(error).__name__
+        name = _name(error)
         return {"status_code": "pending", "status": printable(f"{name}: {text}" if text else name)}
 
     def _json(self, outcome: dict[str, Any]) -> str:
-        return dumps({"task_id": self.task.id, "token": self.task.token, **outcome})
+        text = dumps({"task_id": self.task.id, "token": self.task.token, **outcome})
+        if len(text) > _LONGEST_RETURN:
+            raise ValueError("it is too large")
+        return text
+
+
+def _name(error: BaseException) -> str:
+    try:
+        return printable(type(error).__name__)
+    except BaseException:
+        return "an error"
 
 
 def _text(error: BaseException) -> str:
     try:
         return printable(str(error))
-    except Exception:  # an error that cannot even be shown
+    except BaseException:  # an error that cannot even be shown
         return ""
 
 
 def printable(text: str) -> str:
     """Return what a text of PostgreSQL can hold, and people read."""
-    return text[:_LONGEST_STATUS].replace("\0", "").encode(errors="replace").decode()
+    return str(text)[:_LONGEST_STATUS].replace("\0", "").encode(errors="replace").decode()

@@ -109,7 +109,7 @@ class _Recorded(Performed):
 def _printable(error: BaseException) -> Exception:
     try:
         str(error)
-    except Exception:
+    except BaseException:
         return RuntimeError(f"a {type(error).__name__} that cannot be shown")
     return error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
 

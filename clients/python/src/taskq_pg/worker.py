@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import itertools
 import logging
 import os
@@ -22,16 +23,18 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import psycopg
 
+from .calls import Calls
 from .durations import Duration, seconds
 from .handlers import Handler
 from .link import Link, delays, is_transient
-from .performance import GIVEN_BACK, Performance
-from .task import Result, Task
+from .performance import Performance
+from .returns import Returns
+from .task import Task
 from .threads import Threads
 
 if TYPE_CHECKING:
@@ -39,15 +42,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("taskq_pg")
 
-_COLUMNS = """task_id, token::text, action, body, num_tries, num_failures, action_deadline, checkpoint, priority,
-              metadata, results"""
-_EXTEND = """SELECT owned FROM taskq.extend_tasks_ownership(%s, %s::text[], %s::text[]::uuid[], %s::text::interval)"""
-
 # How long one claim sleeps in the server. It holds a snapshot meanwhile, so not for long.
 _WAIT = "10 seconds"
 # For how long cancelled coroutines may clean up, and the last returns be tried, when the grace is over.
 _CLEAN_UP = 2.0
 _LAST_RETURNS = 10.0
+# For how long a heartbeat waits for a lock at most: another session may have locked a task, and not go on.
+_PATIENCE = 1.0
 
 
 class Worker:
@@ -77,9 +78,16 @@ class Worker:
         self._actions = list(self._handlers)
         # One claim is for all actions, so it takes the shortest lease; the first heartbeat makes it a task's own.
         self._lease = min(handler.lease for handler in self._handlers.values())
-        self._with_results = any(handler.results for handler in self._handlers.values())
-        self._with_steps = any(handler.workflow for handler in self._handlers.values())
+        self._calls = Calls(
+            app,
+            self._actor,
+            self._actions,
+            self._lease,
+            with_results=any(handler.results for handler in self._handlers.values()),
+            with_steps=any(handler.workflow for handler in self._handlers.values()),
+        )
         self._links = {name: Link(app.connections, f"taskq {name}") for name in ("claims", "returns", "heartbeats")}
+        self._returns = Returns(self._links["returns"], self._calls, lambda: self._stopping)
         self._threads = Threads(concurrency)
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -91,6 +99,7 @@ class Worker:
         self._changed = threading.Condition(lock)
         self._hand: set[Performance] = set()
         self._ended: list[Performance] = []
+        self._again: list[Performance] = []  # to be returned once more, when their time has come
         self._asked = 0  # for so many tasks there is a claim under way
         self._changes = 0  # of the hand
         self._stopping = False
@@ -99,6 +108,8 @@ class Worker:
         self._broken = False  # nothing can be returned any more
         self._failure: BaseException | None = None
         self._commands: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self.unblock: Callable[[], None] = lambda: None
+        """Called again and again while a handler blocks the loop though the worker has ended."""
         self.left = 0
         """How many handlers still ran when the worker ended, their tasks given back: a thread cannot be ended."""
         self.errors: collections.deque[BaseException] = collections.deque(maxlen=1000)
@@ -106,25 +117,36 @@ class Worker:
 
     async def run(self) -> None:
         """Work until stopped; if this is cancelled, stop and wait for the end of that."""
-        self._loop = asyncio.get_running_loop()
-        over = self._loop.create_future()
+        loop = self._loop = asyncio.get_running_loop()
+        over, finished = loop.create_future(), threading.Event()
+
+        def finish() -> None:
+            finished.set()
+            if not over.done():
+                over.set_result(None)
 
         def run() -> None:
             try:
                 self._run()
             except BaseException as error:
                 self._failure = error
-            finally:
-                loop.call_soon_threadsafe(over.set_result, None)
+            with contextlib.suppress(RuntimeError):  # the program has closed the loop
+                loop.call_soon_threadsafe(finish)
+                while not finished.wait(1):
+                    self.unblock()
+                    loop.call_soon_threadsafe(finish)
 
-        loop = self._loop
         threading.Thread(target=run, name="taskq worker", daemon=True).start()
-        try:
-            await asyncio.shield(over)
-        except asyncio.CancelledError:
-            self.stop()
-            await over
-            raise
+        cancelled = False
+        while not over.done():
+            try:
+                await asyncio.shield(over)
+            except asyncio.CancelledError:
+                # The first one stops, the second one ends the grace; none leaves threads behind.
+                cancelled = True
+                self.stop()
+        if cancelled:
+            raise asyncio.CancelledError
         if self._failure is not None:
             raise self._failure
 
@@ -155,11 +177,15 @@ class Worker:
         self._commands.put(False)
         for link in self._links.values():
             link.give_up_at = 0
-        for thread in threads.values():
-            thread.join(_LAST_RETURNS)
+        for name, thread in threads.items():
+            thread.join(1)
+            if thread.is_alive() and name in self._links:
+                self._links[name].cut()
+                thread.join(1)
         self._threads.close()
-        for link in self._links.values():
-            link.close()
+        for name, link in self._links.items():
+            if not threads[name].is_alive():
+                link.close()
         log.info("stopped")
 
     def _thread(self, name: str, loop: Callable[[], None]) -> threading.Thread:
@@ -229,14 +255,11 @@ class Worker:
                 raise
 
     def _own(self, number: int) -> list[Task]:
-        wait = None if self._until_idle else _WAIT
-        query = f"""SELECT {_COLUMNS}, {self._steps()} FROM taskq.own_tasks(%s, %s, %s::text[], %s::text::interval,
-                           wait => %s::text::interval, with_results => %s{self._with()})"""
-        arguments = [self._actor, number, self._actions, f"{self._lease} seconds", wait, self._with_results]
+        query, arguments = self._calls.own(number, None if self._until_idle else _WAIT)
         link = self._links["claims"]
         for delay in delays():
             try:
-                return self._tasks(link.call(query, arguments))
+                return self._calls.tasks(link.call(query, arguments))
             except psycopg.errors.QueryCanceled:
                 return []  # by stop(), or by a statement_timeout; nothing was granted
             except psycopg.Error as error:
@@ -250,24 +273,35 @@ class Worker:
         raise AssertionError  # delays() has no end
 
     def _end_claims(self, thread: threading.Thread) -> None:
-        self._links["claims"].give_up_at = 0
+        link = self._links["claims"]
+        link.give_up_at = 0
+        began, cancelling = time.monotonic(), None
         while thread.is_alive():
-            self._links["claims"].cancel()
+            waited, patience = time.monotonic() - began, _CLEAN_UP if self._hurry else _LAST_RETURNS
+            if waited > 2 * patience:
+                log.error("the claim does not end")
+                return
+            if waited > patience:
+                link.cut()
+            elif cancelling is None or not cancelling.is_alive():
+                # In a thread, since a server that does not answer may hold up this request as well.
+                cancelling = threading.Thread(target=link.cancel, name="taskq cancel", daemon=True)
+                cancelling.start()
             thread.join(0.05)
 
     def _begin(self, tasks: Iterable[Task]) -> None:
         for task in tasks:
-            performance = Performance(task, self._handlers[task.action], self._on_end)
+            assert self._loop is not None  # noqa: S101
+            performance = Performance(task, self._handlers[task.action], self._on_end, self._loop)
             if performance.handler.lease > self._lease:
                 performance.extended_at = float("-inf")
             self._hand.add(performance)
             self._changes += 1
             if self._stopping:
                 # Granted in the moment of the stop.
-                performance.end(GIVEN_BACK)
+                performance.give_back()
             elif performance.handler.is_async:
-                assert self._loop is not None  # noqa: S101
-                performance.start(self._loop)
+                performance.start()
             else:
                 self._threads.submit(performance.run)
 
@@ -283,59 +317,27 @@ class Worker:
     def _return(self) -> None:
         while True:
             with self._returnable:
-                self._returnable.wait_for(lambda: self._ended or self._closing.is_set())
-                if not self._ended:
-                    return
-                batch, self._ended = self._ended, []
-            tasks = self._give(batch)
+                while not (batch := self._due_returns()) and not self._closing.is_set():
+                    times = [performance.again_at for performance in self._again]
+                    self._returnable.wait(max(0.0, min(times) - time.monotonic()) if times else None)
+            if not batch:
+                return
+            tasks, again = self._returns.give(batch)
             with self._claimable:
-                self._hand.difference_update(batch)
+                self._again += again
+                self._hand.difference_update(set(batch).difference(again) if again else batch)
                 self._changes += 1
                 self._begin(tasks)
                 self._claimable.notify()
                 self._changed.notify()
 
-    def _give(self, batch: Sequence[Performance]) -> list[Task]:
-        """Return the batch, and take as many tasks in its place."""
-        query = f"""SELECT {_COLUMNS}, {self._steps()}, sqlstate
-                      FROM taskq.return_and_own_tasks(%s, %s::text::jsonb, %s, %s::text[], %s::text::interval,
-                                                      with_results => %s{self._with()})"""
-        returns = [performance for performance in batch if performance.returns is not None]
-        for delay in delays():
-            array = f"[{','.join(performance.returns or '' for performance in returns)}]"
-            number = 0 if self._stopping else len(batch)
-            if not returns and not number:
-                return []
-            arguments = [
-                self._actor,
-                array,
-                number,
-                self._actions,
-                f"{self._lease} seconds",
-                self._with_results,
-            ]
-            try:
-                rows = self._links["returns"].call(query, arguments)
-            except psycopg.Error as error:
-                if is_transient(error):
-                    log.warning("no return, again in %.1f s: %s", delay, error)
-                    time.sleep(delay)
-                elif not returns or (error.sqlstate or "08")[:2] == "08":
-                    raise
-                elif len(returns) > 1:
-                    # One of them is refused, and with it the call: each on its own.
-                    return [task for performance in batch for task in self._give([performance])]
-                elif returns[0].refusals:
-                    log.error("%s: left to its lease: %s", returns[0].task.id, error)
-                    returns = []
-                else:
-                    returns[0].refused(error)
-                continue
-            for refused in (row for row in rows if row[-1] is not None):
-                # Cancelled, deleted, taken over, or returned by us and only the answer was lost.
-                log.info("%s: dropped, it is not held any more (%s)", refused[0], refused[-1])
-            return self._tasks(row for row in rows if row[-1] is None)
-        raise AssertionError  # delays() has no end
+    def _due_returns(self) -> list[Performance]:
+        batch, self._ended = self._ended, []
+        if self._again:
+            now = time.monotonic()
+            batch += [performance for performance in self._again if performance.again_at <= now]
+            self._again = [performance for performance in self._again if performance.again_at > now]
+        return batch
 
     # Heartbeats.
 
@@ -344,20 +346,28 @@ class Worker:
         while not self._closing.wait(every):
             with self._changed:
                 due = [performance for performance in self._hand if performance.is_due(every / 2)]
-            for lease, group in itertools.groupby(sorted(due, key=_lease_of), _lease_of):
-                try:
-                    self._extend(lease, list(group))
-                except psycopg.Error as error:
-                    log.warning("no heartbeat: %s", error)
+            for (lease, _), group in itertools.groupby(sorted(due, key=_beats_with), _beats_with):
+                self._extend(lease, list(group), min(lease / 30, _PATIENCE))
 
-    def _extend(self, lease: float, performances: Sequence[Performance]) -> None:
-        ids = [performance.task.id for performance in performances]
-        tokens = [performance.task.token for performance in performances]
+    def _extend(self, lease: float, performances: Sequence[Performance], patience: float) -> None:
         extended_at = time.monotonic()
-        rows = self._links["heartbeats"].call(_EXTEND, [self._actor, ids, tokens, f"{lease} seconds"])
+        try:
+            rows = self._links["heartbeats"].call(*self._calls.extend(performances, lease, patience))
+        except psycopg.Error as error:
+            if len(performances) > 1 and is_transient(error):
+                # One of them may be locked: that is to cost the others nothing.
+                for performance in performances:
+                    self._extend(lease, [performance], patience / len(performances))
+            elif not performances[0].task.completed:
+                log.warning("%s: no heartbeat: %s", performances[0].task.id, error)
+            return
         for performance, (owned,) in zip(performances, rows, strict=True):
             performance.extended_at = extended_at
-            if not owned and not performance.over and not performance.task.completed:
+            if owned or performance.over:
+                continue
+            if performance.task.completed:
+                performance.extended_at = float("inf")  # the transaction of its handler has committed
+            else:
                 performance.lose()
 
     # The end.
@@ -366,6 +376,7 @@ class Worker:
         with self._changed:
             self._changed.wait_for(lambda: not self._hand or self._hurry or self._broken, self._grace)
             late = [performance for performance in self._hand if not performance.over]
+        self._returns.is_late = True
         for performance in late:
             log.warning("%s: given back, its handler has not ended in time", performance.task.id)
             performance.interrupt()
@@ -373,7 +384,7 @@ class Worker:
         while time.monotonic() < until and any(p.running for p in late if p.handler.is_async):
             time.sleep(0.01)
         for performance in late:
-            performance.end(GIVEN_BACK)
+            performance.give_back()
         self.left = sum(performance.running for performance in late)
         self._links["returns"].give_up_at = time.monotonic() + _LAST_RETURNS / 2
         with self._changed:
@@ -381,26 +392,7 @@ class Worker:
             if self._hand:
                 log.error("%d tasks could not be returned, and are left to their leases", len(self._hand))
 
-    # Rows.
 
-    def _steps(self) -> str:
-        return "steps" if self._with_steps else "NULL"
-
-    def _with(self) -> str:
-        return ", with_steps => true" if self._with_steps else ""
-
-    def _tasks(self, rows: Iterable[Sequence[Any]]) -> list[Task]:
-        return [self._task(*row[:12]) for row in rows]
-
-    def _task(self, *columns: Any) -> Task:
-        *plain, results, steps = columns
-        given: list[Any] = [*plain, [_result(row) for row in results or ()], steps or {}]
-        return Task(self._app, *given)
-
-
-def _result(row: Mapping[str, Any]) -> Result:
-    return Result(row["task_id"], row["action"], row["status_code"], row["status"], row["result"])
-
-
-def _lease_of(performance: Performance) -> float:
-    return performance.handler.lease
+def _beats_with(performance: Performance) -> tuple[float, bool]:
+    # The transaction in which a handler has completed its task may be open: that task is not to hold up others.
+    return performance.handler.lease, performance.task.completed

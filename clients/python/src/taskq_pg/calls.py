@@ -1,0 +1,74 @@
+"""The statements with which a worker owns, returns and extends tasks, and what becomes of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from .task import Result, Task
+
+if TYPE_CHECKING:
+    from .app import App
+    from .performance import Performance
+
+Statement = tuple[str, list[Any]]
+
+# The deadline as a number: what a time looks like as text depends on the DateStyle of the session.
+_COLUMNS = """task_id, token::text, action, body, num_tries, num_failures,
+              extract(epoch FROM action_deadline)::double precision, checkpoint, priority, metadata, results"""
+# The limit is set by the statement that it is for, in its transaction: PgBouncer may stand in between.
+_ACTOR = "CASE WHEN set_config('lock_timeout', %s, true) IS NOT NULL THEN %s END"
+_EXTEND = f"""SELECT owned FROM taskq.extend_tasks_ownership({_ACTOR}, %s::text[], %s::text[]::uuid[],
+                                                             %s::text::interval)"""
+
+
+class Calls:
+    """Statements of one worker. ``patience`` is in seconds: for so long the statement waits for a lock."""
+
+    def __init__(
+        self, app: App, actor: str, actions: list[str], lease: float, *, with_results: bool, with_steps: bool
+    ) -> None:
+        """Build the statements; one claim is for all actions, and has one lease."""
+        self._app = app
+        self._actor = actor
+        self._claim = [actions, f"{lease} seconds"]
+        self._with_results = with_results
+        steps, argument = ("steps", ", with_steps => true") if with_steps else ("NULL", "")
+        self._own = f"""SELECT {_COLUMNS}, {steps} FROM taskq.own_tasks(%s, %s, %s::text[], %s::text::interval,
+                               wait => %s::text::interval, with_results => %s{argument})"""
+        self._give = f"""SELECT {_COLUMNS}, {steps}, sqlstate
+                           FROM taskq.return_and_own_tasks({_ACTOR}, %s::text::jsonb, %s, %s::text[],
+                                                           %s::text::interval, with_results => %s{argument})"""
+
+    def own(self, number: int, wait: str | None) -> Statement:
+        """Own so many tasks."""
+        return self._own, [self._actor, number, *self._claim, wait, self._with_results]
+
+    def give(self, returns: str, number: int, patience: float) -> Statement:
+        """Return tasks, and own so many others. The last column of a row tells why a return was refused."""
+        return self._give, [_limit(patience), self._actor, returns, number, *self._claim, self._with_results]
+
+    def extend(self, performances: Sequence[Performance], lease: float, patience: float) -> Statement:
+        """Extend the leases, and tell for each task whether it is still owned."""
+        ids = [performance.task.id for performance in performances]
+        tokens = [performance.task.token for performance in performances]
+        return _EXTEND, [_limit(patience), self._actor, ids, tokens, f"{lease} seconds"]
+
+    def tasks(self, rows: Iterable[Sequence[Any]]) -> list[Task]:
+        """Return the tasks that were granted."""
+        return [self._task(*row[:12]) for row in rows]
+
+    def _task(self, *columns: Any) -> Task:
+        *plain, results, steps = columns
+        plain[6] = None if plain[6] is None else datetime.fromtimestamp(plain[6], UTC)
+        given: list[Any] = [*plain, [_result(row) for row in results or ()], steps or {}]
+        return Task(self._app, *given)
+
+
+def _limit(patience: float) -> str:
+    return f"{max(1, round(patience * 1000))}ms"
+
+
+def _result(row: Mapping[str, Any]) -> Result:
+    return Result(row["task_id"], row["action"], row["status_code"], row["status"], row["result"])

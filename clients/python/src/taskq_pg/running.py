@@ -1,0 +1,84 @@
+"""A worker in the main thread: the loop of its coroutines, and the signals that stop it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal as signals
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from types import FrameType
+from typing import Any
+
+from .performance import Performance
+from .worker import Worker
+
+log = logging.getLogger("taskq_pg")
+
+
+@contextlib.contextmanager
+def stopped_by_signals(worker: Worker) -> Iterator[None]:
+    """Let SIGTERM and SIGINT stop the worker, where this is the main thread."""
+    over = threading.Event()
+
+    # Not the loop's own way of handling signals: a coroutine that blocks the loop would delay the stop.
+    def stop(_number: int, frame: FrameType | None) -> None:
+        worker.stop()
+        if over.is_set() and _in_coroutine(frame):
+            raise asyncio.CancelledError
+
+    def unblock() -> None:
+        over.set()
+        signals.pthread_kill(main, signals.SIGINT)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    main = threading.get_ident()
+    before = {number: signals.signal(number, stop) for number in (signals.SIGTERM, signals.SIGINT)}
+    if hasattr(signals, "pthread_kill"):
+        worker.unblock = unblock
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signals.signal(number, handler)
+
+
+def _in_coroutine(frame: FrameType | None) -> bool:
+    """Tell whether a handler's coroutine, or a callback, runs in this frame: there an exception breaks nothing else."""
+    while frame is not None:
+        if frame.f_code in (Performance.run_async.__code__, asyncio.Handle._run.__code__):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def run_in_new_loop(main: Coroutine[Any, Any, None], close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a coroutine as ``asyncio.run`` does, but do not wait for threads of handlers that were given back."""
+    loop = asyncio.new_event_loop()
+    try:
+        asyncio.set_event_loop(loop)
+        _complete(loop, main)
+        rest = asyncio.all_tasks(loop)
+        for task in rest:
+            task.cancel()
+        if rest:
+            _complete(loop, asyncio.wait(rest, timeout=2))
+        _complete(loop, close())
+        _complete(loop, loop.shutdown_asyncgens())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+def _complete(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any]) -> None:
+    task = loop.create_task(coroutine)
+    while not task.done():
+        try:
+            loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt) as error:
+            # A task that a handler's coroutine has begun has raised it, and that coroutine is told as well.
+            log.error("a task in the loop has raised %s, and the worker goes on", type(error).__name__)
+    task.result()
