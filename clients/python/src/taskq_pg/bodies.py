@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import json
 import sys
 import types
@@ -37,19 +38,24 @@ def dumps(value: Any) -> str:
     return json.dumps(value, default=_plain, allow_nan=False)
 
 
+def dumps_again(value: Any) -> str:
+    """Return JSON text that a model of pydantic is read from again: without its computed fields."""
+    return json.dumps(value, default=functools.partial(_plain, again=True), allow_nan=False)
+
+
 def body_text(value: Any) -> str | None:
     """Return the text that is stored as the body: a string as it is, nothing for None, else JSON."""
     if value is None or (isinstance(value, str) and not isinstance(value, enum.Enum)):
         return value
-    return dumps(value)
+    return dumps_again(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, again: bool = False) -> Any:
     """Turn what ``json`` does not know into what it knows."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if _is_pydantic(type(value)):
-        return value.model_dump(mode="json")
+        return value.model_dump(mode="json", round_trip=again)
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, (datetime, date, time)):
@@ -65,20 +71,34 @@ def read_body(text: str | None, annotation: Any = Any) -> Any:
     """Return the stored text of a body as what the annotation asks for; ``BodyError`` if it does not fit."""
     if text is None:
         return convert(None, annotation)
-    if annotation is str:
+    kinds = _kinds(annotation)
+    if kinds == [str]:
         return text
-    is_union = get_origin(annotation) in (Union, types.UnionType)
-    may_be_text = annotation in (Any, object) or (is_union and str in get_args(annotation))
     try:
-        return convert(json.loads(text), annotation)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if may_be_text:
-            return text
-        raise BodyError(f"the body is no JSON: {error}") from error
+        problem = BodyError(f"the body is no JSON: {error}")
+    else:
+        try:
+            # What the annotation may read as a text is one, also where it looks like the JSON of a text or of null.
+            return convert(text if str in kinds and (value is None or isinstance(value, str)) else value, annotation)
+        except BodyError as error:
+            problem = error
+    try:
+        return convert(text, annotation)
     except BodyError:
-        if may_be_text:
-            return text
-        raise
+        raise problem from None
+
+
+def _kinds(annotation: Any) -> list[Any]:
+    """Return what the value may be, without what only describes it."""
+    if isinstance(annotation, typing.NewType):
+        return _kinds(annotation.__supertype__)
+    if get_origin(annotation) is typing.Annotated:
+        return _kinds(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [kind for one in get_args(annotation) for kind in _kinds(one)]
+    return [annotation]
 
 
 def convert(value: Any, annotation: Any, where: str = "the body") -> Any:
@@ -113,9 +133,22 @@ def _container(value: Any, annotation: Any, origin: Any, arguments: tuple[Any, .
         return _array(value, kind, arguments, where)
     if kind in (dict, abc.Mapping, abc.MutableMapping):
         _require(isinstance(value, dict), value, where, "an object")
-        item = arguments[1] if len(arguments) == 2 else Any
-        return {key: convert(one, item, f"{where}[{key!r}]") for key, one in value.items()}
+        name, item = arguments if len(arguments) == 2 else (Any, Any)
+        return {_key(key, name, where): convert(one, item, f"{where}[{key!r}]") for key, one in value.items()}
     return _scalar(value, annotation, where)
+
+
+def _key(key: str, annotation: Any, where: str) -> Any:
+    """Return the key of an object, a text always in JSON, as what the annotation asks for."""
+    where = f"the key {_short(key)} of {where}"
+    try:
+        return convert(key, annotation, where)
+    except BodyError:
+        try:
+            return convert(json.loads(key), annotation, where)
+        except ValueError:
+            pass
+        raise
 
 
 def _array(value: list[Any], kind: Any, arguments: tuple[Any, ...], where: str) -> Any:
@@ -125,7 +158,10 @@ def _array(value: list[Any], kind: Any, arguments: tuple[Any, ...], where: str) 
     else:
         kinds = [arguments[0] if arguments else Any] * len(value)
     items = [convert(one, k, f"{where}[{n}]") for n, (one, k) in enumerate(zip(value, kinds, strict=True))]
-    return kind(items) if kind in (tuple, set, frozenset) else items
+    try:
+        return kind(items) if kind in (tuple, set, frozenset) else items
+    except TypeError as error:
+        raise BodyError(f"{where} is no {kind.__name__}: {error}") from None
 
 
 def _scalar(value: Any, annotation: Any, where: str) -> Any:
@@ -138,7 +174,10 @@ def _scalar(value: Any, annotation: Any, where: str) -> Any:
             raise BodyError(f"{where} is {_short(value)}, not one of {[e.value for e in annotation]}") from None
     if annotation is float:
         _require(isinstance(value, (int, float)) and not isinstance(value, bool), value, where, "a number")
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise BodyError(f"{where} is too large for a float") from None
     if annotation is int:
         return _require(isinstance(value, int) and not isinstance(value, bool), value, where, "an integer", value)
     if annotation in (str, bool):
@@ -146,7 +185,7 @@ def _scalar(value: Any, annotation: Any, where: str) -> Any:
     if annotation in _FROM_TEXT:
         try:
             return _FROM_TEXT[annotation](value if annotation is not Decimal else str(value))
-        except (ValueError, TypeError, ArithmeticError):
+        except (ValueError, TypeError, ArithmeticError, AttributeError):
             raise BodyError(f"{where} is {_short(value)}, not {annotation.__name__}") from None
     if issubclass(annotation, PurePath):
         return annotation(_require(isinstance(value, str), value, where, "a path", value))
@@ -155,12 +194,22 @@ def _scalar(value: Any, annotation: Any, where: str) -> Any:
 
 def _union(value: Any, kinds: tuple[Any, ...], where: str) -> Any:
     problems = []
-    for kind in kinds:
+    # First what knows all keys of an object: a dataclass ignores those that it does not know.
+    for kind in sorted(kinds, key=lambda kind: _unknown(value, kind)):
         try:
             return convert(value, kind, where)
         except BodyError as error:
             problems.append(str(error))
     raise BodyError("; ".join(dict.fromkeys(problems)))
+
+
+def _unknown(value: Any, kind: Any) -> int:
+    """Count the keys of an object that the class does not know."""
+    if not isinstance(value, dict) or not isinstance(kind, type):
+        return 0
+    if dataclasses.is_dataclass(kind):
+        return len(value.keys() - {field.name for field in dataclasses.fields(kind)})
+    return len(value.keys() - kind.__annotations__.keys()) if typing.is_typeddict(kind) else 0
 
 
 def _dataclass(value: Any, annotation: type, where: str) -> Any:
@@ -201,7 +250,9 @@ def _pydantic(value: Any, annotation: Any, where: str) -> Any:
 
     try:
         # From JSON, not from Python values: so that dates and the like are read in strict models, too.
-        return annotation.model_validate_json(json.dumps(value))
+        # And by alias, as others write it, or by name, as this module does; before 2.11 by what the model says.
+        by_name: dict[str, Any] = {"by_alias": True, "by_name": True} if pydantic.VERSION >= "2.11" else {}
+        return annotation.model_validate_json(json.dumps(value), **by_name)
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = ".".join(map(str, first["loc"]))
