@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+import pydantic
 import pytest
 
 import taskq_pg as taskq
@@ -212,9 +213,107 @@ def test_map_and_call(taskq_app: App) -> None:
     taskq_app.work(until_idle=True)
     assert column(taskq_app, "s", "result") == 15
     assert column(taskq_app, "s", "num_tries") == 1
-    assert [task.row["priority"] for task in inserted(taskq_app, id="s/squares/0")] == [3]
-    assert column(taskq_app, "fails", "status") == "Aborted: fails/squares/0: bad luck"
-    assert column(taskq_app, "c", "result") == [1, "c/squares/1: bad luck", "bad luck"]
+    assert [task.row["priority"] for task in inserted(taskq_app, id=child(taskq_app, "s/squares/0"))] == [3]
+    assert column(taskq_app, "fails", "status") == f"Aborted: {child(taskq_app, 'fails/squares/0')}: bad luck"
+    assert column(taskq_app, "c", "result") == [1, f"{child(taskq_app, 'c/squares/1')}: bad luck", "bad luck"]
+
+
+def child(app: App, name: str) -> str:
+    [[task_id]] = app.query("SELECT id FROM taskq.tasks WHERE starts_with(id, %s)", [f"{name}/"])
+    return task_id
+
+
+@pytest.mark.parametrize("again", ["delete", "replace", "rewind"])
+def test_a_workflow_begun_anew_has_new_children(taskq_app: App, again: str) -> None:
+    taskq_app.task("double")(lambda n: 2 * n)
+    numbers = [1]
+
+    @taskq_app.workflow("report")
+    def report(ctx: taskq.Context) -> list:
+        first = ctx.step("numbers", lambda: numbers[0])
+        return [*ctx.map("m", "double", [first, first + 1]), ctx.call("c", "double", first)]
+
+    taskq_app.insert("report", id="r")
+    assert run(taskq_app, "r") == [2, 4, 2]
+    numbers[0] = 10
+    if again == "delete":
+        taskq_app.query("SELECT taskq.delete_tasks('{r}')")
+        taskq_app.insert("report", id="r")
+    elif again == "replace":
+        taskq_app.query("""SELECT taskq.replace_tasks('[{"id": "r", "action": "report"}]')""")
+    else:
+        taskq_app.query("SELECT taskq.rewind_task('r', 'numbers')")
+        taskq_app.query("SELECT taskq.rerun_tasks('{r}')")
+    assert run(taskq_app, "r") == [20, 22, 20]
+
+
+def test_children_of_different_names(taskq_app: App) -> None:
+    taskq_app.task("double")(lambda n: 2 * n)
+
+    @taskq_app.workflow("outer")
+    def outer(ctx: taskq.Context) -> list:
+        return [
+            ctx.map("x", "double", [1]),
+            ctx.call("x/0", "double", 2),
+            ctx.call("a", "inner"),
+            ctx.call("a/b", "double", 3),
+        ]
+
+    @taskq_app.workflow("inner")
+    def inner(ctx: taskq.Context) -> int:
+        return ctx.call("b", "double", 4)
+
+    @taskq_app.workflow("mine")
+    def mine(ctx: taskq.Context) -> list:
+        return [ctx.step("m:tasks", lambda: "mine"), ctx.map("m", "double", [1])]
+
+    taskq_app.insert("outer", id="o")
+    taskq_app.insert("mine", id="m", max_tries=1)
+    taskq_app.work(until_idle=True)
+    assert column(taskq_app, "o", "result") == [[2], 4, 8, 6]
+    assert str(column(taskq_app, "m", "status")).startswith('ValueError: a second step is named "m:tasks"')
+
+
+def test_a_signal_that_came_before_a_wait_without_time(taskq_app: App) -> None:
+    @taskq_app.workflow("wait")
+    def wait(ctx: taskq.Context, name: str) -> object:
+        try:
+            return ctx.wait_for("w", signal=name, timeout="0 seconds")
+        except taskq.TimedOut:
+            return "timed out"
+
+    taskq_app.signal("came", "here")
+    for name in ("came", "did not"):
+        taskq_app.insert("wait", name, id=f"wait {name}")
+    with working(taskq_app):
+        until(lambda: state(taskq_app, "wait came") == state(taskq_app, "wait did not") == "completed")
+    assert column(taskq_app, "wait came", "result") == "here"
+    assert column(taskq_app, "wait did not", "result") == "timed out"
+
+
+class Bill(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid")
+    order_id: int = pydantic.Field(alias="orderId")
+
+    @pydantic.computed_field
+    @property
+    def double(self) -> int:
+        return 2 * self.order_id
+
+
+def test_results_of_steps_are_read_as_they_were_returned(taskq_app: App) -> None:
+    def bill() -> Bill:
+        return Bill(orderId=3)
+
+    def number() -> int:
+        return True
+
+    @taskq_app.workflow("w", max_tries=1)
+    def workflow(ctx: taskq.Context, body: Bill) -> list:
+        return [ctx.step("bill", bill).double, ctx.step("number", number), body.order_id]
+
+    taskq_app.insert("w", Bill(orderId=4), id="w")
+    assert run(taskq_app, "w") == [6, True, 4]
 
 
 def test_waiting_for_tasks(taskq_app: App) -> None:
@@ -367,7 +466,7 @@ def test_what_a_workflow_waits_for_may_have_been_removed(taskq_app: App) -> None
 
     taskq_app.insert("squares", id="s")
     taskq_app.work(until_idle=True, actions=["squares"])
-    taskq_app.query("SELECT taskq.delete_tasks('{s/all/0}')")
+    taskq_app.query("SELECT taskq.delete_tasks(ARRAY[%s])", [child(taskq_app, "s/all/0")])
     taskq_app.work(until_idle=True)
     assert state(taskq_app, "s") == "aborted"
     assert "s/all/0" in str(column(taskq_app, "s", "status"))

@@ -10,6 +10,7 @@ What both flavours do is written once, as generators that yield statements and a
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import typing
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
@@ -25,7 +26,7 @@ import psycopg
 from psycopg import sql
 
 from . import borrowed, tracing
-from .bodies import body_text, convert, dumps
+from .bodies import body_text, convert, dumps, dumps_again
 from .durations import Duration, interval
 from .errors import Aborted, Lost, Suspend, TimedOut
 from .keys import SharedKeys, plain
@@ -82,19 +83,22 @@ class _Workflow:
 
     def _saving(self, name: str, value: Any) -> Statement:
         try:
-            text = dumps(value)
+            text = dumps_again(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise TypeError(f'the result of step "{name}" is no JSON: {error}') from error
         return _SAVE, [self.task.id, self.task.token, name, text, self._lease]
 
     def _left(self, name: str, duration: Duration) -> Calls[str | None]:
         """Return what is left of a duration that began when this was asked first; None if nothing is."""
-        rows = yield _LEFT, [self.task.id, self.task.token, f"{name}:until", interval(duration)]
+        rows = yield _LEFT, [self.task.id, self.task.token, name, interval(duration)]
         left, over = rows[0]
         return None if over else left
 
     def _wait(self, name: str, elements: list[Any], timeout: Duration | None) -> Calls[Any]:
         """Suspend until the tasks have settled, and return how, as it was saved first."""
+        until = f"{name}:until"
+        if timeout is not None:
+            self._use(until)
         if name in self._steps:
             return self._steps[name]
         ids = [element if isinstance(element, str) else element["id"] for element in elements]
@@ -102,9 +106,11 @@ class _Workflow:
         if len(ended) < len(ids):
             if timeout is None:
                 raise Suspend(depends_on=elements)
-            left = yield from self._left(name, timeout)
-            if left is not None:
-                raise Suspend(depends_on=elements, wait_at_most=left)
+            first = until not in self._steps
+            left = yield from self._left(until, timeout)
+            if first or left is not None:
+                # Even without any time: a signal that came before is told to the entry after this one.
+                raise Suspend(depends_on=elements, wait_at_most=left or "1 microsecond")
             ended = {"timed_out": True}
         return (yield from self._save(name, ended))
 
@@ -131,15 +137,16 @@ class _Workflow:
         name: str,
         action: str,
         bodies: Iterable[Any],
-        ids: list[str] | None,
+        is_call: bool,
         return_aborted: bool,
         keys: SharedKeys,
     ) -> Calls[list[Any]]:
-        name = self._use(name)
-        inserted = f"{name}:tasks"
+        name, inserted = self._use(name), self._use(f"{name}:tasks")
         if name not in self._steps and inserted not in self._steps:
             texts = [body_text(body) for body in bodies]
-            ids = ids or [f"{self.id}/{name}/{n}" for n in range(len(texts))]
+            # Of an earlier task with the id of this one there may be children left. The token tells this one's apart,
+            # and is the same if the statement is run again since its answer got lost.
+            ids = [self._child(name if is_call else f"{name}/{n}") for n in range(len(texts))]
             shared = {**plain(keys), "action": action, "metadata": tracing.inject(keys.get("metadata"))}
             children = [{**shared, "id": i, "body": text} for i, text in zip(ids, texts, strict=True)]
             yield _INSERT, [self.task.id, self.task.token, inserted, dumps(ids), dumps(children)]
@@ -148,11 +155,14 @@ class _Workflow:
         ended = yield from self._wait(name, self._steps.get(inserted, []), None)
         return _values(ended, return_aborted)
 
+    def _child(self, name: str) -> str:
+        return f"{self.id}/{name}/{hashlib.sha256(self.task.token.encode()).hexdigest()[:8]}"
+
     def _sleep(self, name: str, duration: Duration) -> Calls[None]:
-        name = self._use(name)
+        name, until = self._use(name), self._use(f"{name}:until")
         if name in self._steps:
             return
-        left = yield from self._left(name, duration)
+        left = yield from self._left(until, duration)
         if left is not None:
             # Nothing to wait for but the time.
             raise Suspend(depends_on=[], retry_after=left)
@@ -229,11 +239,11 @@ class Context(_Workflow):
 
         Raises ``Aborted`` if one has aborted; with ``return_aborted`` the ``Aborted`` stands in its place instead.
         """
-        return self._drive(self._map(name, action, bodies, None, return_aborted, keys))
+        return self._drive(self._map(name, action, bodies, False, return_aborted, keys))
 
     def call(self, name: str, action: str, body: Any = None, **keys: Unpack[SharedKeys]) -> Any:
         """Insert one task, suspend until it has ended, and return its result; raises ``Aborted`` if it aborts."""
-        return self._drive(self._map(name, action, [body], [f"{self.id}/{name}"], False, keys))[0]
+        return self._drive(self._map(name, action, [body], True, False, keys))[0]
 
     def sleep(self, name: str, duration: Duration) -> None:
         """Suspend for this time."""
@@ -336,11 +346,11 @@ class AsyncContext(_Workflow):
         **keys: Unpack[SharedKeys],
     ) -> list[Any]:
         """Insert a task for each body and suspend until all have ended; see ``Context.map``."""
-        return await self._drive(self._map(name, action, bodies, None, return_aborted, keys))
+        return await self._drive(self._map(name, action, bodies, False, return_aborted, keys))
 
     async def call(self, name: str, action: str, body: Any = None, **keys: Unpack[SharedKeys]) -> Any:
         """Insert one task and suspend until it has ended; see ``Context.call``."""
-        return (await self._drive(self._map(name, action, [body], [f"{self.id}/{name}"], False, keys)))[0]
+        return (await self._drive(self._map(name, action, [body], True, False, keys)))[0]
 
     async def sleep(self, name: str, duration: Duration) -> None:
         """Suspend for this time."""
@@ -446,4 +456,6 @@ def _read(value: Any, function: Callable[..., Any], name: str) -> Any:
         kind = typing.get_type_hints(function, include_extras=True).get("return", Any)
     except (TypeError, NameError, AttributeError):
         kind = Any  # a built-in, or an annotation that cannot be looked up
+    if kind is int and isinstance(value, bool):
+        return value  # which is an int in Python
     return convert(value, kind, f'the result of step "{name}"')
