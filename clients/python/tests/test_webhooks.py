@@ -1,10 +1,12 @@
 """Tasks as HTTP requests; the server is a handler of this process."""
 
+import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import httpx
 import pytest
 
 from conftest import column, conninfo, state
@@ -13,7 +15,8 @@ from taskq_pg.webhooks import dispatcher
 
 ANSWERS: dict[str, tuple[int, dict[str, str], str]] = {
     "fine": (200, {}, json.dumps({"result": {"bytes": 3}, "status": "done", "children": [{"id": "c", "action": "x"}]})),
-    "empty": (204, {}, ""),
+    "empty": (200, {}, ""),
+    "no content": (204, {}, ""),
     "accepted": (202, {}, ""),
     "gone": (410, {}, "no such thing"),
     "busy": (429, {"Retry-After": "300"}, "slowly"),
@@ -61,13 +64,14 @@ def test_each_answer(taskq_app: App, web: ThreadingHTTPServer) -> None:
     assert {name: state(taskq_app, name) for name in ANSWERS} == {
         "fine": "completed",
         "empty": "completed",
+        "no content": "scheduled",
         "accepted": "in-progress",
         "gone": "aborted",
         "busy": "scheduled",
         "broken": "scheduled",
         "elsewhere": "scheduled",
-        "no json": "aborted",
-        "odd": "aborted",
+        "no json": "scheduled",
+        "odd": "scheduled",
     }
     assert column(taskq_app, "fine", "result") == {"bytes": 3}
     assert column(taskq_app, "fine", "status") == "done"
@@ -93,6 +97,29 @@ def test_each_answer(taskq_app: App, web: ThreadingHTTPServer) -> None:
         "checkpoint": None,
         "num_tries": 1,
     }
+
+
+def test_an_id_that_is_not_ascii(taskq_app: App, web: ThreadingHTTPServer) -> None:
+    app = dispatcher(conninfo(taskq_app), f"http://127.0.0.1:{web.server_port}/", ["a"])
+    taskq_app.insert("a", "empty", id="größe 1", max_tries=1)
+    app.work(until_idle=True)
+    app.close()
+    assert state(taskq_app, "größe 1") == "completed"
+    assert [headers["Idempotency-Key"] for _, headers, _ in web.requests] == ["gr%C3%B6%C3%9Fe%201/1"]
+
+
+def test_an_answer_that_drips(taskq_app: App) -> None:
+    async def drip() -> AsyncIterator[bytes]:
+        while True:
+            yield b" "
+            await asyncio.sleep(0.1)
+
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=drip()))
+    app = dispatcher(conninfo(taskq_app), "http://x/", ["a"], lease="1 second", transport=transport)
+    taskq_app.insert("a", id="a", backoff={"kind": "fixed", "initial": "1 hour"})
+    app.work(until_idle=True)
+    app.close()
+    assert (state(taskq_app, "a"), column(taskq_app, "a", "status")) == ("scheduled", "no answer within 1 seconds")
 
 
 def test_a_server_that_is_not_there(taskq_app: App) -> None:

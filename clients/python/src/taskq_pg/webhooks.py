@@ -3,7 +3,7 @@
 ========================  =============================================================================
 answer                    the task
 ========================  =============================================================================
-2xx but 202               completes, with ``result``, ``children``, ``status``, ``delay_workgroup`` and
+200                       completes, with ``result``, ``children``, ``status``, ``delay_workgroup`` and
                           ``delay_children`` of the answer's JSON
 202                       is left to be returned by the holder of its token
 429 with ``Retry-After``  waits for that time, and its workgroup with it
@@ -14,6 +14,7 @@ all else, time-outs       is ``pending``: its back-off decides
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -29,6 +30,7 @@ from .durations import Duration, seconds
 from .errors import Leave, Reject, Retry
 from .task import Outcome, Task
 
+_VISIBLE = "".join(map(chr, range(0x21, 0x7F)))
 _ANSWER = {"result", "children", "children_block", "status", "delay_workgroup", "delay_children"}
 # Of an answer that is no JSON, so much goes into the status.
 _EXCERPT = 500
@@ -49,17 +51,23 @@ def dispatcher(
     A request may take as long as the lease. ``transport`` is httpx's, for tests.
     """
     app = App(connect, lease=lease)
-    client = httpx.AsyncClient(timeout=seconds(lease), follow_redirects=False, transport=transport)
+    limit = seconds(lease)
+    client = httpx.AsyncClient(timeout=limit, follow_redirects=False, transport=transport)
     headers = {"Content-Type": "application/json"}
     if authorization:
         headers["Authorization"] = authorization
 
     async def post(task: Task) -> Outcome:
         # A request that is sent again after a crash has the same key only if it is the same try.
-        key = {"Idempotency-Key": f"{task.id}/{task.num_tries}"}
+        # A header is ASCII: in other ids what is not stands as in a URL.
+        key = {"Idempotency-Key": f"{quote(task.id, safe=_VISIBLE)}/{task.num_tries}"}
         target = url + quote(task.action, safe="")
         try:
-            answer = await client.post(target, content=dumps(_request(task, with_token)), headers=headers | key)
+            # The client's own limit is for each part of an answer.
+            async with asyncio.timeout(limit):
+                answer = await client.post(target, content=dumps(_request(task, with_token)), headers=headers | key)
+        except TimeoutError:
+            raise Retry(f"no answer within {limit:g} seconds") from None
         except httpx.HTTPError as error:
             raise Retry(f"{type(error).__name__}: {error}") from error
         return _outcome(answer)
@@ -85,7 +93,7 @@ def _outcome(answer: httpx.Response) -> Outcome:
     code = answer.status_code
     if code == 202:
         raise Leave("accepted, to be returned later")
-    if answer.is_success:
+    if code == 200:
         return _completed(answer)
     text = f"HTTP {code} {answer.text[:_EXCERPT]}".strip()
     if code == 429 and (delay := _retry_after(answer)) is not None:
@@ -101,9 +109,9 @@ def _completed(answer: httpx.Response) -> Outcome:
     try:
         keys = answer.json()
     except ValueError as error:
-        raise Reject(f"the answer is no JSON: {answer.text[:_EXCERPT]}") from error
+        raise Retry(f"the answer is no JSON: {answer.text[:_EXCERPT]}") from error
     if not isinstance(keys, dict) or keys.keys() - _ANSWER:
-        raise Reject(f"the answer is to be an object of {', '.join(sorted(_ANSWER))}: {answer.text[:_EXCERPT]}")
+        raise Retry(f"the answer is to be an object of {', '.join(sorted(_ANSWER))}: {answer.text[:_EXCERPT]}")
     return Outcome(**{"children": (), **{key: value for key, value in keys.items() if value is not None}})
 
 
