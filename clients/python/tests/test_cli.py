@@ -33,6 +33,11 @@ def test_insert_and_work(taskq_app: App, where: str, capsys: pytest.CaptureFixtu
     assert [task.state for task in inserted(taskq_app)] == ["completed", "completed"]
 
 
+def test_an_id_that_looks_like_a_number(where: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["insert", "noop", "--conninfo", where, "--key", "id=7", "--key", "depends_on=[]"]) == 0
+    assert capsys.readouterr().out == "7\n"
+
+
 def test_why_top_and_retry(taskq_app: App, where: str, capsys: pytest.CaptureFixture[str]) -> None:
     taskq_app.insert("noop", id="a")
     taskq_app.insert("noop", id="b", depends_on=["a"])
@@ -56,7 +61,9 @@ def test_setup(taskq_app: App, where: str) -> None:
     [
         (["work", "jobs:nothing"], "jobs:nothing is no App"),
         (["work", "jobs:app", "--action", "typo"], "no handler for typo"),
+        (["work", "nosuch:app"], "nosuch:app: No module named 'nosuch'"),
         (["insert", "noop", "--key", "prioritty=5"], "prioritty"),
+        (["insert", "noop", "--key", "connection=x"], "no key of a task: connection"),
     ],
 )
 def test_mistakes(

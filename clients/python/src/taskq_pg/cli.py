@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import time
+import typing
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,9 +17,11 @@ import psycopg
 
 from .app import App
 from .connections import Connections
+from .keys import TaskKeys
 from .worker import Worker
 
 _TOP = "SELECT * FROM taskq.top"
+_KEYS = {**typing.get_type_hints(TaskKeys), "on_conflict": str, "if_missing": str}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,7 +95,14 @@ def _app(options: argparse.Namespace) -> App:
     """Import the app, with the current folder on the path as ``python -m`` has it."""
     module, _, name = options.app.partition(":")
     sys.path.insert(0, "")
-    app = getattr(importlib.import_module(module), name or "app", None)
+    try:
+        imported = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        # What the module itself lacks is told with its trace.
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise LookupError(f"{options.app}: {error}") from error
+    app = getattr(imported, name or "app", None)
     if not isinstance(app, App):
         raise LookupError(f"{options.app} is no App")  # noqa: TRY004  # what was typed is wrong, not a type
     if options.conninfo:
@@ -129,7 +139,11 @@ def _insert(options: argparse.Namespace) -> None:
     keys: dict[str, Any] = {}
     for pair in options.key:
         key, _, value = pair.partition("=")
-        keys[key] = _json_or_text(value)
+        if key not in _KEYS:
+            raise LookupError(f"no key of a task: {key}; there are {', '.join(_KEYS)}")
+        read = _json_or_text(value)
+        # An id that looks like a number is a text all the same.
+        keys[key] = value if _takes_text(_KEYS[key]) and not isinstance(read, (dict, list)) else read
     with _queue(options) as app:
         print(app.insert(options.action, options.body, **keys))
 
@@ -181,6 +195,10 @@ def _json_or_text(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _takes_text(kind: Any) -> bool:
+    return kind is str or str in typing.get_args(kind)
 
 
 def _queue(options: argparse.Namespace) -> App:
