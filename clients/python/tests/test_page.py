@@ -43,7 +43,17 @@ def test_the_first_program_is_short() -> None:
 
 def test_the_programs_are_typed(folder: Path) -> None:
     subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"), "shop.py", "insert.py"],
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--cache-dir",
+            str(folder / "cache"),
+            "shop.py",
+            "insert.py",
+            "test_shop.py",
+        ],
         cwd=folder,
         check=True,
     )
