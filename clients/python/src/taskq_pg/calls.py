@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from .task import Result, Task
@@ -14,9 +13,8 @@ if TYPE_CHECKING:
 
 Statement = tuple[str, list[Any]]
 
-# The deadline as a number: what a time looks like as text depends on the DateStyle of the session.
-_COLUMNS = """task_id, token::text, action, body, num_tries, num_failures,
-              extract(epoch FROM action_deadline)::double precision, checkpoint, priority, metadata, results"""
+_COLUMNS = """task_id, token::text, action, body, num_tries, num_failures, action_deadline, checkpoint, priority,
+              metadata, results"""
 # The limit is set by the statement that it is for, in its transaction: PgBouncer may stand in between.
 _ACTOR = "CASE WHEN set_config('lock_timeout', %s, true) IS NOT NULL THEN %s END"
 _EXTEND = f"""SELECT owned FROM taskq.extend_tasks_ownership({_ACTOR}, %s::text[], %s::text[]::uuid[],
@@ -61,7 +59,6 @@ class Calls:
 
     def _task(self, *columns: Any) -> Task:
         *plain, results, steps = columns
-        plain[6] = None if plain[6] is None else datetime.fromtimestamp(plain[6], UTC)
         given: list[Any] = [*plain, [_result(row) for row in results or ()], steps or {}]
         return Task(self._app, *given)
 

@@ -59,7 +59,7 @@ class Link:
                 try:
                     if self._connection is None or self._connection.closed:
                         self._connection = self._connections.open(self._name)
-                    return borrowed.execute(self._connection, query, arguments)
+                    return self._execute(self._connection, query, arguments)
                 except Exception as error:
                     if not is_lost(error):
                         raise
@@ -71,6 +71,12 @@ class Link:
             raise AssertionError  # delays() has no end
         finally:
             self._calling = False
+
+    @staticmethod
+    def _execute(connection: psycopg.Connection[Any], query: str, arguments: Sequence[Any]) -> borrowed.Rows:
+        # In binary: as text, what a time looks like depends on the DateStyle of the session.
+        with psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
+            return cursor.execute(query, arguments, binary=True).fetchall()
 
     def cancel(self) -> None:
         """Cancel the call that another thread is making. It may come too early: repeat it until the call is over."""

@@ -78,14 +78,9 @@ class Worker:
         self._actions = list(self._handlers)
         # One claim is for all actions, so it takes the shortest lease; the first heartbeat makes it a task's own.
         self._lease = min(handler.lease for handler in self._handlers.values())
-        self._calls = Calls(
-            app,
-            self._actor,
-            self._actions,
-            self._lease,
-            with_results=any(handler.results for handler in self._handlers.values()),
-            with_steps=any(handler.workflow for handler in self._handlers.values()),
-        )
+        results = any(handler.results for handler in self._handlers.values())
+        steps = any(handler.workflow for handler in self._handlers.values())
+        self._calls = Calls(app, self._actor, self._actions, self._lease, with_results=results, with_steps=steps)
         self._links = {name: Link(app.connections, f"taskq {name}") for name in ("claims", "returns", "heartbeats")}
         self._returns = Returns(self._links["returns"], self._calls, lambda: self._stopping)
         self._threads = Threads(concurrency)
@@ -121,9 +116,9 @@ class Worker:
         over, finished = loop.create_future(), threading.Event()
 
         def finish() -> None:
-            finished.set()
             if not over.done():
                 over.set_result(None)
+            finished.set()
 
         def run() -> None:
             try:
@@ -388,6 +383,9 @@ class Worker:
         self.left = sum(performance.running for performance in late)
         self._links["returns"].give_up_at = time.monotonic() + _LAST_RETURNS / 2
         with self._changed:
+            for performance in self._again:
+                performance.again_at = 0
+            self._returnable.notify()
             self._changed.wait_for(lambda: not self._hand or self._broken, _LAST_RETURNS)
             if self._hand:
                 log.error("%d tasks could not be returned, and are left to their leases", len(self._hand))
