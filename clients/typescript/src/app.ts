@@ -323,21 +323,18 @@ export class App {
     if (registered.length === 0) throw new Error("no handler is registered");
     if (!(Number.isInteger(concurrency) && concurrency >= 1))
       throw new RangeError("concurrency is no positive integer");
-    const queue = new Queue(this.#calls, this.#make, this.#actor, this.#log, this.#prepare);
+    const queue = new Queue(this.#calls, this.#makeWaiter, this.#actor, this.#log, this.#prepare);
     const environment: Environment = { calls: this.#calls, pool: () => this.#pool(concurrency) };
     return new Worker(queue, environment, registered, { ...options, concurrency, prefetch }, this.#log);
   }
 
   #pool(max: number): pg.Pool {
-    if (this.#givenPool) return this.#givenPool;
-    if (!this.#ownPool) {
-      this.#ownPool = new pg.Pool({ ...this.#config, max, allowExitOnIdle: true });
-      // An idle connection that is lost is replaced when one is needed.
-      this.#ownPool.on("error", (error) =>
-        this.#log.warn(`a connection of the pool was lost: ${error.message}`),
-      );
-    }
-    return this.#ownPool;
+    if (!this.#givenPool) this.#ownPool ??= new pg.Pool({ ...this.#config, max, allowExitOnIdle: true });
+    const pool = this.#givenPool ?? (this.#ownPool as pg.Pool);
+    // An idle connection that is lost is replaced when one is needed. Without a listener it would end the process.
+    if (pool.listenerCount("error") === 0)
+      pool.on("error", (error) => this.#log.warn(`a connection of the pool was lost: ${error.message}`));
+    return pool;
   }
 
   readonly #make = (options: pg.ClientConfig = {}): pg.Client =>
@@ -349,6 +346,10 @@ export class App {
       ...this.#config,
       ...options,
     });
+
+  /** A claim sleeps, for longer than an answer may take elsewhere. */
+  readonly #makeWaiter = (): pg.Client =>
+    this.#make({ query_timeout: Math.max(this.#config.query_timeout ?? QUERY_TIMEOUT, QUERY_TIMEOUT) });
 
   /** @internal For `taskq-pg/testing`: the registered actions and the configuration. */
   get internals() {

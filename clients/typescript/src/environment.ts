@@ -11,6 +11,11 @@ export interface Environment {
 export async function inTransaction<T>(pool: Pool, work: (client: PoolClient) => Promise<T>): Promise<T> {
   const client = await pool.connect();
   let broken: Error | undefined;
+  // An error that is listened to by none ends the process. The next statement fails by itself.
+  const lose = (error: Error) => {
+    broken = error;
+  };
+  client.on("error", lose);
   try {
     await client.query("BEGIN");
     const result = await work(client);
@@ -22,6 +27,7 @@ export async function inTransaction<T>(pool: Pool, work: (client: PoolClient) =>
     });
     throw error;
   } finally {
+    client.off("error", lose);
     client.release(broken);
   }
 }
