@@ -2,10 +2,10 @@ import { randomUUID } from "node:crypto";
 import type { PoolClient } from "pg";
 import { encodeTask, interval, type Json, toJson } from "./encode.js";
 import { type Environment, inTransaction } from "./environment.js";
-import { Aborted, TimedOut } from "./errors.js";
+import { Aborted, sqlState, TimedOut } from "./errors.js";
 import { runOn } from "./queryable.js";
 import type { Return } from "./queue.js";
-import type { Task } from "./task.js";
+import { stored, type Task } from "./task.js";
 import { tracedStep } from "./telemetry.js";
 import type { DependencyResult, Duration, Instant, Queryable, TaskOptions } from "./types.js";
 
@@ -54,8 +54,12 @@ interface Wait {
 
 /** One kind of wait. */
 interface Kind {
+  /** Whether it saves children. */
+  children?: true;
   /** How it has ended, if it has. */
   ended(step: string): Ended | undefined;
+  /** How it had ended when its time was up, if nothing was suspended for it until then. */
+  look?(until: string): Promise<Ended | undefined>;
   /** What to suspend for; `left` is what is left of its timeout. */
   wait(step: string, left: number | undefined): Wait | Promise<Wait>;
   /** What a timeout means. */
@@ -76,8 +80,10 @@ export class Context {
   readonly #steps: Map<string, unknown>;
   readonly #results: Map<string, DependencyResult>;
   readonly #used = new Map<string, number>();
+  readonly #saved = new Set<string>();
   readonly #waits: Wait[] = [];
   #running = 0;
+  #left = false;
   #suspend!: (outcome: Return) => void;
 
   /** @internal */
@@ -132,6 +138,7 @@ export class Context {
     const element = "signal" in options ? signalElement(options) : { id: options.task };
     return this.#wait<T>(name, options, {
       ended: () => endOf(this.#results.get(String(element.id))),
+      look: (until) => this.#look(String(element.id), until),
       wait: (_, left) => ({ dependsOn: [element], atMost: left }),
       timedOut: TIMED_OUT,
     });
@@ -163,6 +170,7 @@ export class Context {
       name,
       { unique, timeout },
       {
+        children: true,
         ended: (step) => endOfAll(this.#childIds(step, bodies.length)?.map((id) => this.#results.get(id))),
         wait: async (step, left) => {
           const ids = this.#childIds(step, bodies.length) ?? (await this.#spawn(step, action, bodies, keys));
@@ -192,14 +200,34 @@ export class Context {
    */
   async #wait<T>(name: string, { unique, timeout }: WaitOptions, kind: Kind): Promise<T> {
     const step = this.#name(name, { unique });
+    if (timeout !== undefined) this.#take(`${step}/until`);
+    if (kind.children) this.#take(`${step}/children`);
     const saved = this.#steps.get(step) as Ended | undefined;
     if (saved) return unwrap(saved, step);
     const ended = kind.ended(step);
     if (ended) return unwrap(await this.#busy(() => this.#save(step, ended)), step);
-    const left =
-      timeout === undefined ? undefined : await this.#busy(() => this.#left(`${step}/until`, timeout));
-    if (left === 0) return unwrap(await this.#busy(() => this.#save(step, kind.timedOut)), step);
-    return this.#leave(await this.#busy(async () => kind.wait(step, left)));
+    const time =
+      timeout === undefined ? undefined : await this.#busy(() => this.#limit(`${step}/until`, timeout));
+    if (time?.left === 0) {
+      const end = async () => (await kind.look?.(time.until)) ?? kind.timedOut;
+      return unwrap(await this.#busy(async () => this.#save(step, await end())), step);
+    }
+    return this.#suspendFor(await this.#busy(async () => kind.wait(step, time?.left)));
+  }
+
+  /** How a task had ended by that time. */
+  async #look(id: string, until: string): Promise<Ended | undefined> {
+    try {
+      const [row] = await this.#environment.calls.call(
+        `SELECT status_code, status, result FROM taskq.wait_for_task($1, '0') WHERE settled_at <= $2::timestamptz`,
+        [id, until],
+      );
+      return row && endOf({ taskId: id, action: "", statusCode: row.status_code, ...row });
+    } catch (error) {
+      // There is no such task, or the role may not look at it.
+      if (/^(TQ|42501)/.test(sqlState(error) ?? "")) return undefined;
+      throw error;
+    }
   }
 
   /** The ids of the children of a step, in order, if they were inserted. */
@@ -217,7 +245,7 @@ export class Context {
     const children = ids.map((id, n) => encodeTask({ ...keys, id, action, body: bodies[n] }));
     await this.#environment.calls.call(
       `SELECT taskq.save_step($1, $2, $3, $4::jsonb), (SELECT count(*) FROM taskq.insert_tasks($5::jsonb, on_conflict => 'skip'))`,
-      [this.id, this.task.token, `${step}/children`, JSON.stringify({ run }), JSON.stringify(children)],
+      [this.id, this.task.token, `${step}/children`, JSON.stringify({ run }), toJson(children, "children")],
     );
     return ids;
   }
@@ -226,32 +254,40 @@ export class Context {
   async #save<T>(step: string, result: T, client?: Queryable): Promise<T> {
     const query = "SELECT taskq.save_step($1::text, $2::text::uuid, $3::text, $4::text::jsonb) AS saved";
     const values = [this.task.id, this.task.token, step, toJson(result) ?? null];
-    const [row] = await (client ? runOn(client, query, values) : this.#environment.calls.call(query, values));
+    const call = client ? runOn(client, query, values) : this.#environment.calls.call(query, values);
+    const [row] = await stored(`result of step "${step}"`, call);
     return row.saved;
   }
 
-  /** The seconds that are left of a time that began when this was asked first, by the queue's clock. */
-  async #left(step: string, duration: Duration): Promise<number> {
+  /** A time that began when this was asked first, and the seconds that are left of it, by the queue's clock. */
+  async #limit(step: string, duration: Duration): Promise<{ left: number; until: string }> {
     const [row] = await this.#environment.calls.call(
-      `SELECT greatest(extract(epoch FROM (saved ->> 'until')::timestamptz - taskq.clock())::float8, 0) AS left
+      `SELECT greatest(extract(epoch FROM (saved ->> 'until')::timestamptz - taskq.clock())::float8, 0) AS left,
+              saved ->> 'until' AS until
          FROM taskq.save_step($1, $2, $3, jsonb_build_object('until', taskq.clock() + $4::interval)) AS saved`,
       [this.task.id, this.task.token, step, interval(duration)],
     );
-    return row.left;
+    return row;
   }
 
   /**
    * Suspends the task. Waits that are asked for together, in a `Promise.all`, are one suspension, for all of them; and it
    * comes when no step is running beside them.
    */
-  #leave(wait: Wait): Promise<never> {
+  #suspendFor(wait: Wait): Promise<never> {
     this.#waits.push(wait);
     this.#settle();
-    return new Promise(() => {});
+    return never();
   }
 
-  /** Counts what is running, for {@link #leave}. */
+  /** @internal The task is suspended, or has ended: what goes on beside that begins nothing more. */
+  leave(): void {
+    this.#left = true;
+  }
+
+  /** Counts what is running, for {@link #suspendFor}. */
   async #busy<T>(run: () => Promise<T>): Promise<T> {
+    if (this.#left) return never();
     // A task that is lost, or given back, does nothing more.
     if (this.task.aborted) throw this.task.aborted;
     this.#running++;
@@ -267,7 +303,9 @@ export class Context {
     if (this.#waits.length === 0) return;
     // What follows a step, and may be another one, begins before this.
     setImmediate(() => {
-      if (this.#running === 0) this.#suspend(suspension(this.#waits));
+      if (this.#running > 0) return;
+      this.leave();
+      this.#suspend(suspension(this.#waits));
     });
   }
 
@@ -276,11 +314,21 @@ export class Context {
     if (name === "") throw new TypeError("a step needs a name");
     const count = (this.#used.get(name) ?? 0) + 1;
     this.#used.set(name, count);
-    if (count === 1) return name;
-    if (unique)
-      throw new Error(`step "${name}" is used twice in this run: give it another name, or { unique: false }`);
-    return `${name}#${count}`;
+    return this.#take(count === 1 || unique ? name : `${name}#${count}`);
   }
+
+  /** What one step has saved must not be read by another. */
+  #take(step: string): string {
+    if (this.#saved.has(step))
+      throw new Error(`step "${step}" is used twice in this run: give it another name, or { unique: false }`);
+    this.#saved.add(step);
+    return step;
+  }
+}
+
+/** A new one each time: what awaits it is garbage with it. */
+function never(): Promise<never> {
+  return new Promise(() => {});
 }
 
 function signalElement({ signal, action, expiresIn, expiresAt }: SignalToWaitFor): Json {

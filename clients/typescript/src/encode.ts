@@ -1,4 +1,4 @@
-import { Reject } from "./errors.js";
+import { messageOf, Reject } from "./errors.js";
 import { traceContext } from "./telemetry.js";
 import type { Duration, NewTask, UniqueBy } from "./types.js";
 
@@ -88,11 +88,24 @@ function isJson(text: string): boolean {
   }
 }
 
-/** The JSON text of a result. One that has none would have none the next time. */
-export function toJson(result: unknown): string | undefined {
+/** The server takes no message of a GB, and no jsonb of a quarter of that. */
+const LARGEST = 500_000_000;
+
+/** The JSON text of what a handler has made. What has none now would have none the next time. */
+export function toJson(made: unknown, what = "result"): string | undefined {
+  let text: string | undefined;
   try {
-    return JSON.stringify(result);
+    text = JSON.stringify(made);
   } catch (error) {
-    throw new Reject(`the result is no JSON: ${(error as Error).message}`);
+    throw new Reject(`the ${what} is no JSON: ${messageOf(error)}`);
   }
+  // A character takes three bytes at most.
+  if (text !== undefined && 3 * text.length > LARGEST && Buffer.byteLength(text) > LARGEST)
+    throw new Reject(`the ${what} is too large: ${Buffer.byteLength(text)} bytes of JSON`);
+  return text;
+}
+
+/** A length of time in milliseconds as timers take it: a longer one would end at once. */
+export function forTimer(milliseconds: number): number {
+  return Math.min(Math.max(milliseconds, 0), 2 ** 31 - 1);
 }

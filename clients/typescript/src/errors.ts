@@ -56,9 +56,14 @@ export class WorkerStopped extends Error {
 
 /** The SQLSTATE of an error of the server; undefined for any other error, one of the connection for instance. */
 export function sqlState(error: unknown): string | undefined {
-  const code = (error as { code?: unknown } | null | undefined)?.code;
+  const code = guarded(() => (error as { code?: unknown } | null | undefined)?.code, undefined);
   // EPIPE and its like are Node's, not the server's.
   return typeof code === "string" && /^(?!E[A-Z]{4})[0-9A-Z]{5}$/.test(code) ? code : undefined;
+}
+
+/** Whether a value cannot be stored: no jsonb holds it. It will be the same after the next try. */
+export function isUnstorable(error: unknown): boolean {
+  return /^(22|54)/.test(sqlState(error) ?? "");
 }
 
 /** What a text of PostgreSQL can hold, at a length that a person reads. */
@@ -66,7 +71,26 @@ export function printable(text: string): string {
   return text.replaceAll("\0", "").toWellFormed().slice(0, 10_000);
 }
 
-/** An error's type and text. A handler may throw anything, also what has no text. */
+const NO_TEXT = "an error that has no text";
+
+/** An error's type and text. A handler may throw anything, also what has no text, or throws when it is asked for it. */
 export function describe(error: unknown): string {
-  return printable(error instanceof Error ? `${error.name}: ${error.message}` : inspect(error));
+  return guarded(
+    () => printable(error instanceof Error ? `${error.name}: ${error.message}` : inspect(error)),
+    NO_TEXT,
+  );
+}
+
+/** An error's text alone. */
+export function messageOf(error: unknown): string {
+  return guarded(() => printable(String((error as Error | null | undefined)?.message ?? error)), NO_TEXT);
+}
+
+/** What a foreign value says, or something else where it throws. */
+export function guarded<T>(ask: () => T, otherwise: T): T {
+  try {
+    return ask();
+  } catch {
+    return otherwise;
+  }
 }

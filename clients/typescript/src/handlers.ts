@@ -1,8 +1,8 @@
 import type { PoolClient } from "pg";
 import { Context } from "./context.js";
-import { encodeTask, interval, toJson } from "./encode.js";
+import { encodeTask, interval } from "./encode.js";
 import { type Environment, inTransaction } from "./environment.js";
-import { Reject } from "./errors.js";
+import { messageOf, Reject } from "./errors.js";
 import type { Return } from "./queue.js";
 import { Complete, completeOn, type Task } from "./task.js";
 import type { Duration, Schema, SchemaResult } from "./types.js";
@@ -80,9 +80,7 @@ export function transactional<Body>(
     const body = await fit(task.body, schema);
     await inTransaction(pool(), async (client) => {
       const answer = await handler(body, task, client);
-      const complete = answer instanceof Complete ? answer : new Complete(answer);
-      toJson(complete.result);
-      await completeOn(client, task, complete);
+      await completeOn(client, task, answer instanceof Complete ? answer : new Complete(answer));
     });
     return undefined;
   };
@@ -96,8 +94,15 @@ export function durable<Body>(
   return async (task, environment) => {
     const context = new Context(task, environment);
     const body = await fit(task.body, schema);
-    // While it waits, the function just does not go on: no error passes through its catch and finally blocks.
-    return Promise.race([context.suspended, Promise.resolve(workflow(context, body)).then(completed)]);
+    try {
+      // While it waits, the function just does not go on: no error passes through its catch and finally blocks.
+      return await Promise.race([
+        context.suspended,
+        Promise.resolve(workflow(context, body)).then(completed),
+      ]);
+    } finally {
+      context.leave();
+    }
   };
 }
 
@@ -121,7 +126,7 @@ async function fit<Body>(body: unknown, schema: Schema<Body> | undefined): Promi
     try {
       return schema(body);
     } catch (error) {
-      throw new Reject(`the body does not fit: ${(error as Error)?.message ?? error}`);
+      throw new Reject(`the body does not fit: ${messageOf(error)}`);
     }
   }
   const result: SchemaResult<Body> = await schema["~standard"].validate(body);

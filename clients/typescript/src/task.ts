@@ -1,5 +1,5 @@
-import { decodeBody, encodeTask, interval } from "./encode.js";
-import { TaskLost } from "./errors.js";
+import { decodeBody, encodeTask, interval, toJson } from "./encode.js";
+import { isUnstorable, messageOf, Reject, TaskLost } from "./errors.js";
 import type { Link } from "./link.js";
 import { runOn } from "./queryable.js";
 import type { Granted } from "./queue.js";
@@ -147,20 +147,32 @@ export async function completeOn(
   task: Task,
   { result, options }: Complete,
 ): Promise<void> {
-  await runOn(
-    client,
-    `SELECT taskq.return_task($1::text, $2::text::uuid, 'completed', $3::text, result => $4::text::jsonb,
+  await stored(
+    "result",
+    runOn(
+      client,
+      `SELECT taskq.return_task($1::text, $2::text::uuid, 'completed', $3::text, result => $4::text::jsonb,
               children => $5::text::jsonb, children_block => $6::text::boolean,
               delay_children => $7::text::interval, delay_workgroup => $8::text::interval)`,
-    [
-      task.id,
-      task.token,
-      options.status ?? null,
-      result === undefined ? null : JSON.stringify(result),
-      options.children ? JSON.stringify(options.children.map(encodeTask)) : null,
-      String(options.childrenBlock ?? false),
-      options.delayChildren === undefined ? null : interval(options.delayChildren),
-      options.delayWorkgroup === undefined ? null : interval(options.delayWorkgroup),
-    ],
+      [
+        task.id,
+        task.token,
+        options.status ?? null,
+        toJson(result) ?? null,
+        options.children ? (toJson(options.children.map(encodeTask), "children") ?? null) : null,
+        String(options.childrenBlock ?? false),
+        options.delayChildren === undefined ? null : interval(options.delayChildren),
+        options.delayWorkgroup === undefined ? null : interval(options.delayWorkgroup),
+      ],
+    ),
   );
+}
+
+/** What the server cannot store is refused for good: no retry makes another value. */
+export async function stored<T>(what: string, call: Promise<T>): Promise<T> {
+  try {
+    return await call;
+  } catch (error) {
+    throw isUnstorable(error) ? new Reject(`the ${what} cannot be stored: ${messageOf(error)}`) : error;
+  }
 }

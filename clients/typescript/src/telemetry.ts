@@ -1,6 +1,6 @@
 import { createRequire } from "node:module";
 import type * as Otel from "@opentelemetry/api";
-import { describe } from "./errors.js";
+import { describe, guarded } from "./errors.js";
 import type { Return } from "./queue.js";
 import type { Task } from "./task.js";
 
@@ -50,7 +50,7 @@ export function tracedStep<T>(name: string, step: () => Promise<T>): Promise<T> 
 /** How a performance has ended: what is returned, and the error if there was one. */
 export interface Ending {
   /** Absent: the handler has returned the task by itself. */
-  outcome?: Return;
+  outcome?: Pick<Return, "status_code" | "depends_on">;
   error?: unknown;
 }
 
@@ -58,7 +58,7 @@ export interface Ending {
  * Performs a task within a consumer span. The first try is a child of the span that inserted the task. Later ones begin a
  * trace of their own that links to it, since they may come hours later.
  */
-export async function tracedPerformance(task: Task, perform: () => Promise<Ending>): Promise<Ending> {
+export async function tracedPerformance<E extends Ending>(task: Task, perform: () => Promise<E>): Promise<E> {
   if (!otel) return perform();
   const { context, propagation, trace, ROOT_CONTEXT, SpanKind } = otel;
   const inserted = propagation.extract(ROOT_CONTEXT, task.metadata);
@@ -107,12 +107,13 @@ function spanned<T>(name: string, run: () => Promise<T>, options: Otel.SpanOptio
 
 function fail(span: Otel.Span, error: unknown): void {
   span.setAttribute("error.type", typeOf(error));
-  span.recordException(error instanceof Error ? error : describe(error));
+  // What a handler throws may throw when it is asked for its parts.
+  guarded(() => span.recordException(error instanceof Error ? error : describe(error)), undefined);
   span.setStatus({ code: (otel as typeof Otel).SpanStatusCode.ERROR, message: describe(error) });
 }
 
 function typeOf(error: unknown): string {
-  return error instanceof Error ? error.name : "_OTHER";
+  return guarded(() => (error instanceof Error ? `${error.name}` : "_OTHER"), "_OTHER");
 }
 
 /** The attributes of OpenTelemetry's conventions for messaging. */

@@ -1,0 +1,112 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { Aborted, TimedOut } from "taskq-pg";
+import { Database, pause } from "./support.js";
+
+describe("steps", () => {
+  let database: Database;
+  before(async () => {
+    database = await Database.make();
+  });
+  after(() => database.drop());
+
+  test("a branch beside a wait begins no step once the task is suspended", async () => {
+    const app = database.app();
+    let runs = 0;
+    app.workflow("beside", (ctx) =>
+      Promise.all([
+        ctx.waitFor("go", { signal: "beside" }),
+        pause(300).then(() => ctx.step("late", () => ++runs)),
+      ]),
+    );
+    const id = await app.insert("beside");
+    const working = app.work();
+    await database.until(id, "blocked");
+    await pause(600);
+    assert.equal(runs, 0);
+    await app.signal("beside", "went");
+    assert.deepEqual((await database.until(id, "completed")).result, ["went", 1]);
+    await app.stop();
+    await working;
+  });
+
+  test("a branch beside one that has failed begins no step", async () => {
+    const app = database.app();
+    let runs = 0;
+    app.workflow("failing", (ctx) =>
+      Promise.all([
+        ctx.step("fails", () => Promise.reject(new Error("no"))),
+        pause(200).then(() => ctx.step("late", () => ++runs)),
+      ]),
+    );
+    await app.insert("failing");
+    await app.work({ untilIdle: true });
+    await pause(400);
+    assert.equal(runs, 0);
+  });
+
+  test("names that are made of other names are used once, too", async () => {
+    const app = database.app();
+    app.workflow("numbered", async (ctx) => {
+      for (let n = 0; n < 2; n++) await ctx.step("a", () => n, { unique: false });
+      return ctx.step("a#2", () => "the third");
+    });
+    app.workflow("until", async (ctx) => {
+      await ctx.step("nap/until", () => "mine");
+      await ctx.sleep("nap", 1);
+    });
+    app.workflow("children", async (ctx) => {
+      await ctx.step("all/children", () => ({ run: "mine" }));
+      await ctx.map("all", "none", [1]);
+    });
+    for (const [action, name] of [
+      ["numbered", "a#2"],
+      ["until", "nap/until"],
+      ["children", "all/children"],
+    ] as const) {
+      const id = await app.insert(action, null, { maxTries: 1 });
+      await app.work({ untilIdle: true });
+      const { state, status } = await database.task(id);
+      assert.equal(state, "aborted");
+      assert.ok(status.includes(`step "${name}" is used twice`), status);
+    }
+  });
+
+  test("a signal that came before counts, also when there is no time to wait for it", async () => {
+    const app = database.app();
+    app.workflow("no time", async (ctx, id: string) => {
+      try {
+        return await ctx.waitFor("go", { signal: id, timeout: 0 });
+      } catch (error) {
+        return error instanceof TimedOut ? "timed out" : error instanceof Aborted ? "aborted" : String(error);
+      }
+    });
+    await app.signal("came", "came");
+    await app.insert("none", null, { id: "withdrawn", signal: true });
+    await database.rows("SELECT taskq.cancel_tasks('{withdrawn}')");
+    const ids = await app.insertMany("no time", ["came", "never came", "withdrawn"]);
+    await app.work({ untilIdle: true });
+    const results = await Promise.all(ids.map(async (id) => (await database.task(id)).result));
+    assert.deepEqual(results, ["came", "timed out", "aborted"]);
+  });
+
+  test("a result that no jsonb holds aborts the workflow, and its step does not run again", async () => {
+    const app = database.app();
+    const runs: string[] = [];
+    app.workflow("unstorable", async (ctx, kind: "step" | "transaction") => {
+      await ctx[kind]("zero", () => {
+        runs.push(kind);
+        return "a\0b";
+      });
+    });
+    const options = { backoff: { kind: "fixed", initial: 0 } } as const;
+    const ids = await app.insertMany("unstorable", ["step", "transaction"], options);
+    await app.work({ untilIdle: true });
+    assert.deepEqual(runs.sort(), ["step", "transaction"]);
+    for (const id of ids) {
+      const { state, status } = await database.task(id);
+      assert.equal(state, "aborted");
+      assert.match(status, /result of step "zero" cannot be stored/);
+    }
+  });
+});
