@@ -1,12 +1,15 @@
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Client } from "pg";
+import { forTimer } from "./encode.js";
 import { describe, sqlState } from "./errors.js";
 import type { Logger } from "./types.js";
 
 const FIRST_DELAY = 100;
 const LONGEST_DELAY = 10_000;
 const CANCEL_REQUEST = 80877102;
+/** How long the server may take to close a connection. */
+const CLOSING = 1000;
 
 /**
  * Whether the call may work later, through another connection or at another time: the server stops, starts, has no room,
@@ -21,6 +24,11 @@ export function isPassing(error: unknown): boolean {
     : /^(08|53|57|25006|26000|42P05|0A000|40001|40P01|55P03)/.test(state);
 }
 
+/** Whether the call has taken too long by itself: it had to wait for a lock, or there was too much in it. */
+export function isTimeOut(error: unknown): boolean {
+  return /^(57014|55P03)$/.test(sqlState(error) ?? "") || (error as Error)?.message === "Query read timeout";
+}
+
 function isOfTheConnection(error: unknown): boolean {
   const { code, message } = error as { code?: unknown; message?: string };
   return /^E(?!RR_)/.test(String(code)) || /connection|terminated|timeout|not queryable/i.test(message ?? "");
@@ -32,8 +40,8 @@ function isBroken(error: unknown): boolean {
   return state === undefined || /^(08|57P|25006|26000|42P05|0A000)/.test(state);
 }
 
-/** `ref` and `unref` are documented by pg, and not declared. */
-type Refable = Client & { ref(): void; unref(): void };
+/** `ref` and `unref` are documented by pg, and not declared; nor is the connection. */
+type Refable = Client & { ref(): void; unref(): void; connection: { stream: { destroy(): void } } };
 
 /** What a link is besides a connection. */
 export interface LinkOptions {
@@ -44,6 +52,8 @@ export interface LinkOptions {
    * before it may wait for a transaction of the caller's, and the caller for this one: no server would see that deadlock.
    */
   spare?: boolean;
+  /** The connection is closed when nothing is waiting for it. */
+  brief?: boolean;
 }
 
 /** How one statement is sent. */
@@ -54,6 +64,8 @@ export interface Sending {
   patience?: number;
   /** It may be sent a second time: it waits no longer for its answer, either. */
   twice?: boolean;
+  /** A call that was ended for its time is not repeated: the caller divides it. */
+  divisible?: boolean;
 }
 
 /** One connection, opened when first used, and again as often as it takes. While it is idle it keeps no process alive. */
@@ -62,19 +74,28 @@ export class Link {
   #prepare: boolean;
   readonly #spare: Link | undefined;
   readonly #log: Logger;
+  readonly #brief: boolean;
   #waiting = 0;
   #client: Client | undefined;
+  #connecting: Client | undefined;
   #opening: Promise<Client> | undefined;
   #running: Client | undefined;
   #last: Promise<void> = Promise.resolve();
   #interrupted = false;
   #giveUpAt = Number.POSITIVE_INFINITY;
+  #cutting: NodeJS.Timeout | undefined;
+  #cut = false;
   #pause = new AbortController();
 
-  constructor(make: () => Client, log: Logger, { prepare = false, spare = false }: LinkOptions = {}) {
+  constructor(
+    make: () => Client,
+    log: Logger,
+    { prepare = false, spare = false, brief = false }: LinkOptions = {},
+  ) {
     this.#make = make;
     this.#prepare = prepare;
-    this.#spare = spare ? new Link(make, log) : undefined;
+    this.#spare = spare ? new Link(make, log, { brief: true }) : undefined;
+    this.#brief = brief;
     this.#log = log;
   }
 
@@ -91,8 +112,8 @@ export class Link {
       if (spare && (twice || this.#waiting > 0)) {
         timer = setTimeout(() => {
           gone = true;
-          resolve(spare.query(text, values).finally(() => spare.#waiting > 0 || spare.close()));
-        }, patience);
+          resolve(spare.query(text, values));
+        }, forTimer(patience));
       }
       this.#waiting++;
       this.#last = this.#last.then(async () => {
@@ -100,11 +121,13 @@ export class Link {
         if (!gone) await this.#send(text, values, name).then(resolve, reject);
         clearTimeout(timer);
         this.#waiting--;
+        if (this.#brief && this.#waiting === 0) this.#dismiss();
       });
     });
   }
 
   async #send(text: string, values: unknown[], name: string | undefined): Promise<any[]> {
+    if (this.#cut) throw new Error("no connection is used any more");
     const client = (this.#client ?? (await this.#open())) as Refable;
     client.ref();
     this.#running = client;
@@ -133,6 +156,7 @@ export class Link {
         const interrupted = this.#interrupted && sqlState(error) === "57014";
         if (interrupted) this.#interrupted = false;
         if (interrupted || !isPassing(error) || Date.now() + delay > this.#giveUpAt) throw error;
+        if (sending.divisible && isTimeOut(error)) throw error;
         this.#log.warn(`no answer, again in about ${delay} ms: ${describe(error)}`);
       }
       // Random, or all workers would come back to a restarted server at once.
@@ -140,9 +164,25 @@ export class Link {
     }
   }
 
-  /** From then on (`Date.now()`) no call is repeated any more. One that pauses is repeated at once, if there is time. */
-  giveUpAt(time: number): void {
+  /**
+   * From then on (`Date.now()`) no call is repeated any more. One that pauses is repeated at once, if there is time. What is
+   * under way at the time of the cut fails then: neither a lock nor a server that does not answer holds up the end.
+   */
+  giveUpAt(time: number, cutAt = time): void {
+    this.#spare?.giveUpAt(time, cutAt);
     this.#giveUpAt = time;
+    this.#cut = false;
+    clearTimeout(this.#cutting);
+    if (Number.isFinite(cutAt)) {
+      this.#cutting = setTimeout(
+        () => {
+          this.#cut = true;
+          for (const client of [this.#running, this.#connecting])
+            (client as Refable)?.connection.stream.destroy();
+        },
+        forTimer(cutAt - Date.now()),
+      ).unref();
+    }
     this.#pause.abort();
     this.#pause = new AbortController();
   }
@@ -169,8 +209,7 @@ export class Link {
     await this.#spare?.close();
     const client = this.#client ?? (await this.#opening?.catch(() => undefined));
     this.#client = undefined;
-    (client as Refable | undefined)?.ref();
-    await client?.end().catch(() => {});
+    if (client) await end(client);
   }
 
   #open(): Promise<Client> {
@@ -184,24 +223,40 @@ export class Link {
     const client = this.#make();
     client.on("error", () => this.#forget(client));
     client.on("end", () => this.#forget(client));
+    this.#connecting = client;
     try {
       await client.connect();
     } catch (error) {
       this.#drop(client);
       throw error;
+    } finally {
+      this.#connecting = undefined;
     }
     this.#client = client;
     return client;
   }
 
+  #dismiss(): void {
+    if (this.#client) this.#drop(this.#client);
+  }
+
   #drop(client: Client): void {
     this.#forget(client);
-    client.end().catch(() => {});
+    void end(client);
   }
 
   #forget(client: Client): void {
     if (this.#client === client) this.#client = undefined;
   }
+}
+
+/** Says goodbye. A server that does not heed it is left. */
+async function end(client: Client): Promise<void> {
+  const { connection } = client as Refable;
+  (client as Refable).ref();
+  const left = setTimeout(() => connection.stream.destroy(), CLOSING);
+  await client.end().catch(() => {});
+  clearTimeout(left);
 }
 
 function int32(value: number): Buffer {

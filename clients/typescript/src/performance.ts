@@ -1,26 +1,36 @@
 import { interval, toJson } from "./encode.js";
 import type { Environment } from "./environment.js";
-import { describe, printable, Reject, Retry, sqlState, WorkerStopped } from "./errors.js";
+import { describe, isUnstorable, messageOf, printable, Reject, Retry, WorkerStopped } from "./errors.js";
 import type { Registered } from "./handlers.js";
 import type { Link } from "./link.js";
 import type { Granted, Return } from "./queue.js";
 import { Task } from "./task.js";
 import { type Ending, tracedPerformance } from "./telemetry.js";
 
+/** A return, and its text. */
+export interface Said {
+  text?: string;
+  outcome?: Pick<Return, "status_code" | "depends_on">;
+}
+
 /** A task in hand: from its grant until it is returned. */
 export class Performance {
   readonly task: Task;
-  #outcome: Return | undefined;
+  /** The element of `returns`, as text: what the handler has made is asked for its parts once. */
+  #text: string | undefined;
+  #code: Return["status_code"] | undefined;
   #ended = false;
   #refused = false;
+  /** Whether its return goes a way of its own, and leaves it in hand until then. */
+  late = false;
 
   constructor(granted: Granted, calls: Link) {
     this.task = new Task(granted, calls);
   }
 
-  /** What is returned. None if the handler has returned the task by itself. */
-  get outcome(): Return | undefined {
-    return this.#outcome;
+  /** What is returned, as JSON text. None if the handler has returned the task by itself. */
+  get text(): string | undefined {
+    return this.#text;
   }
 
   /** Whether it is over, and waits to be returned. */
@@ -33,52 +43,67 @@ export class Performance {
     return this.#refused;
   }
 
-  /** Runs the handler; what it throws becomes an outcome. */
-  run(registered: Registered, environment: Environment): Promise<Ending> {
+  /** Runs the handler. Whatever it returns or throws becomes a text here, and this does not throw. */
+  run(registered: Registered, environment: Environment): Promise<Ending & Said> {
     return tracedPerformance(this.task, async () => {
       try {
         const outcome = await registered.perform(this.task, environment);
-        if (outcome?.result !== undefined) toJson(outcome.result);
-        return { outcome };
+        return outcome === undefined ? {} : this.#said(outcome);
       } catch (error) {
-        return { outcome: this.#outcomeOf(error), error };
+        return { ...this.#failed(error), error };
       }
     });
   }
 
-  end(outcome: Return | undefined): void {
+  /** It is over, with this return or with none. */
+  end({ text, outcome }: Said): void {
     this.#ended = true;
-    this.#outcome = outcome;
+    this.#text = text;
+    this.#code = outcome?.status_code;
   }
 
   /** The return of a worker that stops: the task has not failed, so the try does not count. */
-  givenBack(): Return {
-    return { status_code: "pending", status: "given back by a worker that stops", count_try: false };
+  givenBack(): Said {
+    return this.#said(this.#givenBack());
   }
 
   /** Makes another return of one that the queue refuses as a whole. */
   refuse(error: unknown): void {
     this.#refused = true;
-    const status = printable(`its return was refused: ${(error as Error).message}`);
+    const status = printable(`its return was refused: ${messageOf(error)}`);
     // A result that a jsonb cannot hold will be the same after the next try. For the rest the queue may have changed by then.
-    const status_code =
-      sqlState(error)?.startsWith("22") && this.#outcome?.result !== undefined ? "aborted" : "pending";
-    this.#outcome = { status_code, status };
+    const aborts = isUnstorable(error) && this.#code === "completed";
+    this.end(this.#said({ status_code: aborts ? "aborted" : "pending", status }));
   }
 
-  /** The element of `returns`. */
-  toJson(): string {
-    return JSON.stringify({ task_id: this.task.id, token: this.task.token, ...this.#outcome });
+  #said(outcome: Return): Said {
+    const text = toJson({ task_id: this.task.id, token: this.task.token, ...outcome });
+    // The result itself is not kept beside its text.
+    const { status_code, depends_on } = outcome;
+    return { text, outcome: { status_code, depends_on } };
+  }
+
+  #failed(error: unknown): Said {
+    try {
+      return this.#said(this.#outcomeOf(error));
+    } catch {
+      // A `Retry` may have options that are no JSON.
+      return this.#said({ status_code: "pending", status: describe(error) });
+    }
+  }
+
+  #givenBack(): Return {
+    return { status_code: "pending", status: "given back by a worker that stops", count_try: false };
   }
 
   #outcomeOf(error: unknown): Return {
-    if (error instanceof Reject) return { status_code: "aborted", status: printable(error.message) };
-    if (this.task.aborted instanceof WorkerStopped) return this.givenBack();
+    if (error instanceof Reject) return { status_code: "aborted", status: messageOf(error) };
+    if (this.task.aborted instanceof WorkerStopped) return this.#givenBack();
     if (error instanceof Retry) {
       const { after, countTry, delayWorkgroup } = error.options;
       return {
         status_code: "pending",
-        status: printable(error.message),
+        status: messageOf(error),
         retry_after: after === undefined ? undefined : interval(after),
         count_try: countTry,
         delay_workgroup: delayWorkgroup === undefined ? undefined : interval(delayWorkgroup),

@@ -57,6 +57,18 @@ export interface Return {
   wait_at_most?: string;
 }
 
+/** How long a claim sleeps: shorter than a `statement_timeout`, which would end it each time. NULL: not at all. */
+const WAIT = `CASE WHEN $5::interval IS NOT NULL THEN
+    least($5::interval, 0.8 * nullif(current_setting('statement_timeout'), '0')::interval) END`;
+
+/**
+ * An empty text, and the `lock_timeout` of the statement that it is a part of: the arguments of a function come before its
+ * call. Nothing of it is left on the connection, which may be a pooler's.
+ */
+function settingLockTimeout(parameter: string): string {
+  return `left(set_config('lock_timeout', ${parameter}, true), 0)`;
+}
+
 const COLUMNS =
   "task_id, token, action, body, num_tries, num_failures, checkpoint, results, priority, metadata";
 
@@ -67,11 +79,13 @@ const COLUMNS =
 export class Queue {
   readonly calls: Link;
   readonly #waiter: Link;
+  readonly #late: Link;
   readonly #actor: string;
 
   constructor(calls: Link, make: () => Client, actor: string, log: Logger, prepare: boolean) {
     this.calls = calls;
     this.#waiter = new Link(make, log, { prepare });
+    this.#late = new Link(make, log, { brief: true });
     this.#actor = actor;
   }
 
@@ -85,7 +99,7 @@ export class Queue {
   own(claim: Claim, wait: string | null): Promise<Granted[]> {
     const { max, actions, lease, withResults } = claim;
     return this.#waiter.call(
-      `SELECT ${columns(claim)} FROM taskq.own_tasks($1, $2, $3, $4, $5, $6${steps(claim)})`,
+      `SELECT ${columns(claim)} FROM taskq.own_tasks($1, $2, $3, $4, ${WAIT}, $6${steps(claim)})`,
       [this.#actor, max, actions, lease, wait, withResults],
       { name: `taskq own${steps(claim)}` },
     );
@@ -97,13 +111,30 @@ export class Queue {
   }
 
   /** Returns tasks and takes others, in one call: what was refused, and what was granted. */
-  async returnAndOwn(returns: string[], claim: Claim): Promise<{ refused: Refused[]; granted: Granted[] }> {
+  returnAndOwn(returns: string[], claim: Claim, lockTimeout: number): Promise<Returned> {
+    return this.#return(this.calls, returns, claim, lockTimeout);
+  }
+
+  /** Returns a task on a connection of its own, where it holds up no other. */
+  async returnLate(text: string, claim: Claim, lockTimeout: number): Promise<Refused[]> {
+    return (await this.#return(this.#late, [text], { ...claim, max: 0 }, lockTimeout)).refused;
+  }
+
+  async #return(link: Link, returns: string[], claim: Claim, lockTimeout: number): Promise<Returned> {
     const { max, actions, lease, withResults } = claim;
-    const rows = await this.calls.call(
+    const rows = await link.call(
       `SELECT sqlstate, ${columns(claim)}
-         FROM taskq.return_and_own_tasks($1, $2::jsonb, $3, $4::text[], $5, $6${steps(claim)})`,
-      [this.#actor, `[${returns.join(",")}]`, max, actions, lease, withResults],
-      { name: `taskq return${steps(claim)}` },
+         FROM taskq.return_and_own_tasks($1 || ${settingLockTimeout("$7")}, $2::jsonb, $3, $4::text[], $5, $6${steps(claim)})`,
+      [
+        this.#actor,
+        `[${returns.join(",")}]`,
+        max,
+        actions,
+        lease,
+        withResults,
+        `${Math.ceil(lockTimeout)}ms`,
+      ],
+      { name: `taskq return${steps(claim)}`, divisible: true },
     );
     const first = rows.findIndex((row) => row.sqlstate === null);
     const count = first === -1 ? rows.length : first;
@@ -113,29 +144,40 @@ export class Queue {
   /**
    * Moves deadlines; of each task whether it is still held. It is not repeated here: the next heartbeat comes. A call
    * before it may wait for a transaction of the caller's, and a connection may be dead without a word: after `patience`
-   * milliseconds it goes another way.
+   * milliseconds it goes another way. A task that another transaction has locked fails the call.
    */
-  async extend(held: Held[], lease: string, patience: number): Promise<boolean[]> {
+  async extend(held: Held[], lease: string, patience: number, lockTimeout: number): Promise<boolean[]> {
+    const ids = held.map((task) => task.task_id);
+    const tokens = held.map((task) => task.token);
     const rows = await this.calls.query(
-      "SELECT owned FROM taskq.extend_tasks_ownership($1, $2::text[], $3::uuid[], $4)",
-      [this.#actor, held.map((task) => task.task_id), held.map((task) => task.token), lease],
+      `SELECT owned
+         FROM taskq.extend_tasks_ownership($1 || ${settingLockTimeout("$5")}, $2::text[], $3::uuid[], $4)`,
+      [this.#actor, ids, tokens, lease, `${Math.ceil(lockTimeout)}ms`],
       { name: "taskq extend", patience, twice: true },
     );
     return rows.map((row) => row.owned);
   }
 
-  /** Claims no more, and repeats no call after this time (`Date.now()`). */
-  stop(giveUpAt: number): void {
-    this.#waiter.giveUpAt(0);
+  /** Claims no more, and repeats no call after this time (`Date.now()`). The claim under way has `patience` to end. */
+  stop(giveUpAt: number, patience: number): void {
+    this.#waiter.giveUpAt(0, Date.now() + patience);
     this.#waiter.interrupt();
     this.calls.giveUpAt(giveUpAt);
+    this.#late.giveUpAt(giveUpAt);
   }
 
   /** Closes the connections. That of the calls is the app's, which opens it again when it needs it. */
   async close(): Promise<void> {
     this.calls.giveUpAt(Number.POSITIVE_INFINITY);
-    await Promise.all([this.#waiter.close(), this.calls.close()]);
+    this.#late.giveUpAt(0);
+    await Promise.all([this.#waiter.close(), this.#late.close(), this.calls.close()]);
   }
+}
+
+/** What a call has refused, and what it has granted. */
+export interface Returned {
+  refused: Refused[];
+  granted: Granted[];
 }
 
 /** A return that was refused, and why: TQ001 or TQ003. */

@@ -1,11 +1,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { interval } from "./encode.js";
+import { forTimer } from "./encode.js";
 import type { Environment } from "./environment.js";
-import { describe, sqlState, TaskLost, WorkerStopped } from "./errors.js";
+import { describe, sqlState, WorkerStopped } from "./errors.js";
 import type { Registered } from "./handlers.js";
+import { Leases } from "./leases.js";
 import { isPassing } from "./link.js";
-import { Performance } from "./performance.js";
-import type { Claim, Granted, Queue, Return } from "./queue.js";
+import { Performance, type Said } from "./performance.js";
+import type { Claim, Granted, Queue } from "./queue.js";
+import { type Returner, Returns } from "./returns.js";
 import type { Task } from "./task.js";
 import type { Duration, Logger } from "./types.js";
 
@@ -37,6 +39,10 @@ const WAIT = "10 seconds";
 const LAST_MOMENT = 500;
 /** How long a stopping worker tries to reach a server that does not answer, beyond the grace. */
 const PATIENCE = 5000;
+/** The same at the second signal, the last moment of the handlers included. */
+const HURRY = 2000;
+/** So many characters of results go into one call; a larger one goes alone. */
+const LARGEST_BATCH = 16_000_000;
 
 /**
  * A worker: claims tasks, performs them, extends their leases, returns them. Two loops share the slots. One sleeps in a
@@ -54,8 +60,8 @@ export class Worker {
   readonly #hand = new Set<Performance>();
   /** Claims under way, and what leaves the hand with the same call. */
   readonly #claims = new Map<Claim, Performance[]>();
-  readonly #milliseconds = new Map<string, number>();
-  #shortest = "";
+  readonly #leases: Leases;
+  readonly #returns: Returns;
   /** What waits for its turn, and what it waits for besides: its own lease. */
   #prefetched: { performance: Performance; extended: Promise<void> | undefined }[] = [];
   #running = 0;
@@ -82,6 +88,8 @@ export class Worker {
     this.#options = options;
     this.#concurrency = options.concurrency ?? 10;
     this.#log = log;
+    this.#leases = new Leases(queue, this.#actions, this.#hand, log);
+    this.#returns = new Returns(queue, log, this.#returnerOf());
     this.#tell();
   }
 
@@ -89,8 +97,8 @@ export class Worker {
   async run(): Promise<void> {
     let beats: { end(): Promise<void> } | undefined;
     try {
-      await this.#readDurations();
-      beats = this.#beat();
+      this.#grace = await this.#leases.read(this.#options.grace ?? 30_000);
+      beats = this.#leases.beat();
       await this.#claimAll();
       while (this.#hand.size > 0 && !this.#failure) await this.#change;
     } catch (error) {
@@ -111,10 +119,11 @@ export class Worker {
   /** Claims no more. What runs has the grace to end, or none if it is to be `now`; then it is given back. */
   stop(now: boolean): void {
     const grace = now ? 0 : this.#grace;
+    const patience = now ? HURRY : PATIENCE;
     this.#stopping = true;
-    this.#queue.stop(Date.now() + grace + PATIENCE);
+    this.#queue.stop(Date.now() + grace + patience, patience);
     clearTimeout(this.#graceOver);
-    this.#graceOver = setTimeout(() => void this.#giveBack(), grace);
+    this.#graceOver = setTimeout(() => void this.#giveBack(), forTimer(grace));
     this.#returnPrefetched();
     this.#tell();
   }
@@ -168,7 +177,7 @@ export class Worker {
     const claim = {
       max: this.#stopping ? 0 : max,
       actions: [] as string[],
-      lease: this.#shortest,
+      lease: this.#leases.shortest,
       withResults: false,
       withSteps: false,
     };
@@ -212,8 +221,8 @@ export class Worker {
     const begun = granted.map((row) => new Performance(row, this.#environment.calls));
     for (const performance of begun) this.#hand.add(performance);
     // A claim has one lease for all actions, the shortest. A task with a longer one gets it before its handler begins.
-    const longer = begun.filter((performance) => this.#leaseOf(performance) !== this.#shortest);
-    const extended = longer.length > 0 ? this.#extend(longer) : undefined;
+    const longer = begun.filter((performance) => this.#leases.of(performance) !== this.#leases.shortest);
+    const extended = longer.length > 0 ? this.#leases.extend(longer) : undefined;
     for (const performance of begun) {
       this.#prefetched.push({ performance, extended: longer.includes(performance) ? extended : undefined });
     }
@@ -228,7 +237,7 @@ export class Worker {
       if (!next) return;
       const { performance, extended } = next;
       if (performance.task.lost) {
-        this.#end(performance, undefined);
+        this.#end(performance, {});
         continue;
       }
       this.#running++;
@@ -252,12 +261,12 @@ export class Worker {
     await extended;
     const registered = this.#actions.get(performance.task.action) as Registered;
     const ending = await performance.run(registered, this.#environment);
-    const { outcome, error } = ending;
+    const { error } = ending;
     if ("error" in ending && !performance.task.aborted && sqlState(error) !== "TQ001") {
       this.#log.warn(`${performance.task.action} ${performance.task.id}: ${describe(error)}`);
       this.#report(error, performance.task);
     }
-    this.#end(performance, outcome);
+    this.#end(performance, ending);
   }
 
   /** What `onError` throws must not end the worker. */
@@ -270,9 +279,9 @@ export class Worker {
   }
 
   /** A performance ends once: with its handler, or before it when it is given back. */
-  #end(performance: Performance, outcome: Return | undefined): void {
+  #end(performance: Performance, said: Said): void {
     if (performance.ended) return;
-    performance.end(outcome);
+    performance.end(said);
     this.#ended.push(performance);
     this.#returning ??= this.#returnAll().catch((error) => this.#fail(error));
   }
@@ -284,10 +293,9 @@ export class Worker {
     while (this.#ended.length > 0) {
       // What ends in the same turn of the event loop goes along.
       await new Promise(setImmediate);
-      const ended = this.#ended;
-      this.#ended = [];
-      const granted = await this.#return(ended);
-      for (const performance of ended) this.#hand.delete(performance);
+      const ended = this.#takeEnded();
+      const granted = await this.#returns.send(ended);
+      for (const performance of ended) if (!performance.late) this.#hand.delete(performance);
       this.#begin(granted);
       this.#wakeForRoom();
       this.#tell();
@@ -295,109 +303,33 @@ export class Worker {
     this.#returning = undefined;
   }
 
-  async #return(ended: Performance[]): Promise<Granted[]> {
-    // The task of a lost one is another's by now, or gone.
-    const kept = ended.filter((performance) => performance.outcome && !performance.task.lost);
-    const claim = this.#claim(ended.length, ended);
-    if (kept.length === 0 && claim.max === 0) return [];
-    this.#claims.set(claim, ended);
-    try {
-      const { refused, granted } = await this.#queue.returnAndOwn(
-        kept.map((performance) => performance.toJson()),
-        claim,
-      );
-      for (const { task_id, sqlstate } of refused) {
-        const performance = kept.find(({ task }) => task.id === task_id);
-        if (performance?.task.wasCompleted) continue; // by its handler, as the refusal tells
-        this.#log.warn(`${task_id}: dropped, the task is not ours any more (${sqlstate})`);
-      }
-      return granted;
-    } catch (error) {
-      return await this.#refusedAsAWhole(kept, error);
-    } finally {
-      this.#claims.delete(claim);
-    }
-  }
-
-  /** One return that cannot be made refuses the call. So each is made by itself, and the bad one is told why. */
-  async #refusedAsAWhole(kept: Performance[], error: unknown): Promise<Granted[]> {
-    const state = sqlState(error);
-    if (state === undefined || !/^(22|23|54|TQ|42501)/.test(state) || kept.length === 0) throw error;
-    if (kept.length === 1) {
-      const [performance] = kept as [Performance];
-      if (performance.refused) throw error;
-      this.#log.warn(`${performance.task.id}: its return was refused: ${describe(error)}`);
-      performance.refuse(error);
-    }
-    const granted: Granted[] = [];
-    for (const performance of kept) granted.push(...(await this.#return([performance])));
-    return granted;
-  }
-
-  // --- leases --------------------------------------------------------------------------------------------------------
-
-  async #readDurations(): Promise<void> {
-    const leases = [...new Set([...this.#actions.values()].map((registered) => registered.lease))];
-    const [grace, ...milliseconds] = await this.#queue.milliseconds([
-      interval(this.#options.grace ?? 30_000),
-      ...leases,
-    ]);
-    this.#grace = grace as number;
-    leases.forEach((lease, n) => {
-      this.#milliseconds.set(lease, milliseconds[n] as number);
+  /** As much as one message takes. */
+  #takeEnded(): Performance[] {
+    let size = 0;
+    const over = this.#ended.findIndex(({ text }) => {
+      size += text?.length ?? 0;
+      return size > LARGEST_BATCH;
     });
-    this.#shortest = leases.reduce((a, b) => (this.#ms(b) < this.#ms(a) ? b : a));
-    if (this.#ms(this.#shortest) < 100)
-      throw new RangeError(`a lease of "${this.#shortest}" is too short to be extended in time`);
+    return this.#ended.splice(0, over === -1 ? this.#ended.length : Math.max(over, 1));
   }
 
-  #ms(lease: string): number {
-    return this.#milliseconds.get(lease) as number;
-  }
-
-  #leaseOf({ task }: Performance): string {
-    return (this.#actions.get(task.action) as Registered).lease;
-  }
-
-  /** One heartbeat for all tasks in hand, at a third of the shortest lease. */
-  #beat(): { end(): Promise<void> } {
-    let beat: Promise<void> | undefined;
-    const timer = setInterval(() => {
-      // A task that its handler is completing is left out: the call would wait for that transaction.
-      const held = [...this.#hand].filter(({ ended, task }) => !ended && !task.lost && !task.wasCompleted);
-      if (held.length === 0) return;
-      beat ??= this.#extend(held).finally(() => {
-        beat = undefined;
-      });
-    }, this.#ms(this.#shortest) / 3);
+  #returnerOf(): Returner {
     return {
-      end: async () => {
-        clearInterval(timer);
-        await beat;
+      lockTimeout: () =>
+        Math.min(this.#leases.lockTimeout, this.#stopping ? LAST_MOMENT : Number.POSITIVE_INFINITY),
+      claim: (leaving) => {
+        const claim = this.#claim(leaving.length, leaving);
+        this.#claims.set(claim, leaving);
+        return claim;
       },
+      claimed: (claim) => void this.#claims.delete(claim),
+      gone: (performance) => {
+        this.#hand.delete(performance);
+        this.#wakeForRoom();
+        this.#tell();
+      },
+      fail: (error) => this.#fail(error),
     };
-  }
-
-  /** Extends leases, a call for each length there is. */
-  async #extend(held: Performance[]): Promise<void> {
-    for (const lease of this.#milliseconds.keys()) {
-      const alike = held.filter((performance) => this.#leaseOf(performance) === lease);
-      if (alike.length === 0) continue;
-      const pairs = alike.map(({ task }) => ({ task_id: task.id, token: task.token }));
-      try {
-        const owned = await this.#queue.extend(pairs, lease, this.#ms(this.#shortest) / 6);
-        for (const [n, performance] of alike.entries()) if (!owned[n]) this.#lose(performance);
-      } catch (error) {
-        this.#log.warn(`no heartbeat: ${describe(error)}`);
-      }
-    }
-  }
-
-  #lose(performance: Performance): void {
-    // Ended meanwhile: then the heartbeat came after its return.
-    if (performance.ended || performance.task.wasCompleted) return;
-    this.#log.warn(`${performance.task.action} ${performance.task.id}: lost, it was cancelled or taken over`);
-    performance.task.abort(new TaskLost(`task "${performance.task.id}" is not ours any more`));
   }
 
   // --- stopping ------------------------------------------------------------------------------------------------------
@@ -407,7 +339,15 @@ export class Worker {
     for (const performance of this.#hand) performance.task.abort(new WorkerStopped("the worker stops"));
     await sleep(LAST_MOMENT);
     this.#abandoned = [...this.#hand].some((performance) => !performance.ended);
-    for (const performance of this.#hand) this.#end(performance, performance.givenBack());
+    for (const performance of this.#hand) {
+      if (performance.ended) continue;
+      if (!performance.task.wasCompleted) this.#end(performance, performance.givenBack());
+      else {
+        // Locked, if the handler's transaction is still open: the others do not wait for it.
+        performance.end(performance.givenBack());
+        void this.#returns.late(performance);
+      }
+    }
   }
 
   /** An error that no repetition mends, of the role's rights for instance, ends the worker. */

@@ -60,6 +60,29 @@ describe("the server goes away", { skip }, () => {
     });
   }
 
+  test("a server that does not answer does not hold up the second signal", async () => {
+    const worker = new WorkerProcess("worker", { DATABASE_URL: forwarder.connectionString });
+    const sleeping = "query LIKE '%own_tasks%' AND state = 'active' AND pid <> pg_backend_pid()";
+    let pid = 0;
+    await until(async () => {
+      const [row] = await server.query(`SELECT pid FROM pg_stat_activity WHERE ${sleeping}`);
+      pid = row?.pid;
+      return row !== undefined;
+    }, "the claim to sleep");
+    process.kill(pid, "SIGSTOP");
+    try {
+      worker.kill("SIGTERM");
+      await worker.says("the worker stops");
+      const begun = Date.now();
+      worker.kill("SIGINT");
+      assert.deepEqual(await worker.exited, { code: 0, signal: null });
+      assert.ok(Date.now() - begun < 20_000, "it ends without an answer");
+    } finally {
+      process.kill(pid, "SIGCONT");
+      worker.kill("SIGKILL");
+    }
+  });
+
   test("a worker that is stopped while there is no server ends with 0", async () => {
     await server.do("stop");
     const worker = new WorkerProcess("worker", { DATABASE_URL: forwarder.connectionString });

@@ -89,6 +89,30 @@ describe("stopping and dying", () => {
     await database.rows("SELECT taskq.cancel_tasks(ARRAY[$1])", id);
   });
 
+  for (const signals of [["SIGTERM"], ["SIGTERM", "SIGINT"]] as const) {
+    test(`a transaction that a handler has left open does not hold up ${signals.join(" and ")}`, async () => {
+      const id = `open ${signals.length}`;
+      await database.rows("SELECT taskq.insert_task($1, 'completing', $2::jsonb)", id, { sleep: 60_000 });
+      const other = await insert(`beside ${id}`, { sleep: 60_000 });
+      const worker = database.worker("worker", { GRACE: "500 milliseconds", LEASE: "1 minute" });
+      await worker.says(`begun ${id}`);
+      await worker.says(`begun ${other}`);
+      const begun = Date.now();
+      for (const signal of signals) {
+        worker.kill(signal);
+        await worker.says(signal);
+      }
+      assert.deepEqual(await worker.exited, { code: 0, signal: null });
+      assert.ok(Date.now() - begun < 20_000, "it ends without that transaction");
+      assert.deepEqual(
+        [(await database.task(other)).state, (await database.task(other)).num_tries],
+        ["ready", 0],
+      );
+      await database.rows("SELECT taskq.release_tasks(ARRAY[$1])", id);
+      await database.rows("SELECT taskq.cancel_tasks($1::text[])", [id, other]);
+    });
+  }
+
   test("a killed worker's tasks are performed by another when their lease ends", async () => {
     const ids = await Promise.all([1, 2, 3].map((n) => insert(`orphan ${n}`, { sleep: 3000 })));
     const killed = database.worker("worker");

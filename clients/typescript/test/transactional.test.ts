@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import pg from "pg";
 import { Reject } from "taskq-pg";
-import { Database, gate, until } from "./support.js";
+import { Database, gate, pause, until } from "./support.js";
 
 describe("transactions", () => {
   let database: Database;
@@ -47,7 +47,7 @@ describe("transactions", () => {
     const ends = await Promise.all(ids.map((id) => database.task(id)));
     assert.deepEqual(
       ends.map(({ state }) => state),
-      ["aborted", "scheduled", "aborted", "scheduled"],
+      ["aborted", "scheduled", "aborted", "aborted"],
     );
     assert.match(ends[1].status, /division by zero/);
     for (const id of ids) assert.equal(await bookings(id), 0);
@@ -62,6 +62,54 @@ describe("transactions", () => {
     const id = await app.insert("lost");
     await app.work({ untilIdle: true });
     assert.deepEqual([(await database.task(id)).state, await bookings(id)], ["aborted", 0]);
+  });
+
+  for (const kind of ["a transactional handler", "a step"]) {
+    test(`a connection that is lost while ${kind} waits for something else is survived`, async () => {
+      const app = database.app();
+      const cut = async (numTries: number, client: pg.PoolClient) => {
+        const { rows } = await client.query("SELECT pg_backend_pid() AS pid");
+        if (numTries > 1) return;
+        await database.rows("SELECT pg_terminate_backend($1)", rows[0].pid);
+        await pause(300);
+      };
+      const action = `cut in ${kind}`;
+      if (kind === "a step")
+        app.workflow(action, (ctx) => ctx.transaction("cut", (client) => cut(ctx.task.numTries, client)));
+      else app.task(action, { transactional: true }, (_, task, client) => cut(task.numTries, client));
+      const id = await app.insert(action, null, { backoff: { kind: "fixed", initial: 0 } });
+      await app.work({ untilIdle: true });
+      const { state, num_tries } = await database.task(id);
+      assert.deepEqual([state, num_tries], ["completed", 2]);
+    });
+  }
+
+  test("a task whose completion was rolled back is still held", async () => {
+    const app = database.app();
+    const thief = database.app();
+    const begun: number[] = [];
+    app.task("rolled back", { lease: "1 second" }, async (_, task) => {
+      begun.push(task.numTries);
+      if (task.numTries > 1) return "the second";
+      const client = await pool.connect();
+      await client.query("BEGIN");
+      await task.complete({ client });
+      await client.query("ROLLBACK");
+      client.release();
+      await pause(4000);
+      begun.push(0);
+    });
+    thief.task("rolled back", { lease: "1 second" }, () => assert.fail("it is held"));
+    const id = await app.insert("rolled back", null, { backoff: { kind: "fixed", initial: 0 } });
+    const working = [app.work({ concurrency: 1 })];
+    await database.until(id, "in-progress");
+    working.push(thief.work());
+    await pause(3000);
+    await thief.stop();
+    assert.equal((await database.until(id, "completed")).result, "the second");
+    assert.deepEqual(begun, [1, 0, 2]);
+    await app.stop();
+    await Promise.all(working);
   });
 
   test("a handler completes its task in a transaction of its own", async () => {

@@ -383,6 +383,34 @@ describe("performing", () => {
     assert.equal((await database.task(first as string)).state, "completed");
   });
 
+  test("a statement_timeout is no failure of a claim that sleeps", async () => {
+    const app = database.app({ statement_timeout: 1000 });
+    app.task("rarely", () => "awake");
+    const working = app.work();
+    await sleep(3500);
+    const id = await app.insert("rarely");
+    assert.equal((await database.until(id, "completed")).result, "awake");
+    await app.stop();
+    await working;
+    assert.deepEqual(app.lines, []);
+  });
+
+  test("a grace of months is one", async () => {
+    const app = database.app();
+    const begun = gate();
+    app.task("patient", async (_, task) => {
+      begun.open();
+      await sleep(1500, undefined, { signal: task.signal });
+      return "ended";
+    });
+    const id = await app.insert("patient");
+    const working = app.work({ grace: "60 days" });
+    await begun.promise;
+    await app.stop();
+    await working;
+    assert.equal((await database.task(id)).result, "ended");
+  });
+
   test("an error that no repetition mends is thrown", async () => {
     await database.rows("CREATE ROLE no_rights LOGIN").catch(() => {});
     const app = database.app({

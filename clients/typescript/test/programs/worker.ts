@@ -1,5 +1,6 @@
 // A worker that is killed, stopped and cut off by the tests. What its handlers do is told by their bodies.
 import { setTimeout as sleep } from "node:timers/promises";
+import pg from "pg";
 import { App } from "taskq-pg";
 
 const app = new App(process.env.DATABASE_URL as string);
@@ -24,6 +25,15 @@ app.task<Body>("booking", { lease, transactional: true }, async ({ sleep: ms = 0
   console.log(`begun ${task.id} try ${task.numTries}`);
   await sleep(ms);
   return "booked";
+});
+
+app.task<Body>("completing", { lease }, async ({ sleep: ms = 0 }, task) => {
+  const client = new pg.Client(process.env.DATABASE_URL);
+  await client.connect();
+  await client.query("BEGIN");
+  await task.complete({ client });
+  console.log(`begun ${task.id} try ${task.numTries}`);
+  await sleep(ms);
 });
 
 const working = app.work({

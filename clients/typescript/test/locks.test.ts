@@ -1,0 +1,85 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import pg from "pg";
+import type { App } from "taskq-pg";
+import { Database, gate, pause, until } from "./support.js";
+
+// Another transaction has locked one of the tasks in hand, and stays open.
+describe("a task that is locked", () => {
+  let database: Database;
+  before(async () => {
+    database = await Database.make();
+  });
+  after(() => database.drop());
+
+  /** Cancels a task in a transaction that is rolled back in the end. */
+  const locked = async (id: string, work: () => Promise<void>) => {
+    const client = new pg.Client(database.connectionString);
+    await client.connect();
+    try {
+      await client.query("BEGIN");
+      await client.query("SELECT taskq.cancel_tasks(ARRAY[$1])", [id]);
+      await work();
+      await client.query("ROLLBACK");
+    } finally {
+      await client.end();
+    }
+  };
+  const begun = async (app: App, action: string, ids: string[]) => {
+    for (const id of ids) await app.insert(action, null, { id });
+    app.work({ concurrency: ids.length });
+    for (const id of ids) await database.until(id, "in-progress");
+  };
+
+  test("costs no other its heartbeat", async () => {
+    const app = database.app();
+    const thief = database.app();
+    const go = gate();
+    const stolen: string[] = [];
+    app.task("beaten", { lease: "2 seconds" }, () => go.promise);
+    thief.task("beaten", { lease: "2 seconds" }, (_, task) => void stolen.push(task.id));
+    await begun(app, "beaten", ["x", "y", "z"]);
+    thief.work();
+    await locked("x", () => pause(6000));
+    go.open();
+    for (const id of ["x", "y", "z"]) await database.until(id, "completed");
+    await Promise.all([app.stop(), thief.stop()]);
+    assert.deepEqual(
+      stolen.filter((id) => id !== "x"),
+      [],
+    );
+  });
+
+  test("holds up no other return, and its own is made when it is free", async () => {
+    const app = database.app();
+    const go = gate();
+    app.task("returned", { lease: "12 seconds" }, () => go.promise.then(() => "done"));
+    await begun(app, "returned", ["r1", "r2", "r3"]);
+    await locked("r1", async () => {
+      go.open();
+      await database.until("r2", "completed");
+      await database.until("r3", "completed");
+      const next = await app.insert("returned");
+      await database.until(next, "completed");
+    });
+    const { result, num_tries } = await database.until("r1", "completed");
+    assert.deepEqual([result, num_tries], ["done", 1]);
+    await app.stop();
+  });
+
+  test("for longer than its return may take is left to its lease, and the worker goes on", async () => {
+    const app = database.app({ statement_timeout: 300 });
+    const go = gate();
+    app.task("left", { lease: "1 minute" }, () => go.promise);
+    await begun(app, "left", ["l1", "l2"]);
+    await locked("l1", async () => {
+      go.open();
+      await database.until("l2", "completed");
+      await until(() => app.lines.some((line) => line.startsWith("l1: not returned")), "it to be given up");
+    });
+    await database.until(await app.insert("left"), "completed");
+    assert.equal((await database.task("l1")).state, "in-progress");
+    await app.stop();
+    await database.rows("SELECT taskq.release_tasks('{l1}')");
+  });
+});

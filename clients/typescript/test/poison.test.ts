@@ -1,0 +1,106 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { inspect } from "node:util";
+import { Complete, Reject, Retry } from "taskq-pg";
+import { Database } from "./support.js";
+
+// What a handler returns or throws may have no JSON and no text. The worker and the tasks beside it are none the worse for it.
+describe("poison", () => {
+  let database: Database;
+  before(async () => {
+    database = await Database.make();
+  });
+  after(() => database.drop());
+
+  const circle: Record<string, unknown> = {};
+  circle.self = circle;
+  const big = 1n as any;
+  const child = (task: object) => new Complete(1, { children: [{ action: "none", ...task }] });
+  const thrown = (error: unknown) => () => {
+    throw error;
+  };
+  const error = (change: PropertyDescriptor & { key: string }) =>
+    Object.defineProperty(new Error("x"), change.key, change);
+  const throwing = {
+    get(): never {
+      throw new Error("not this");
+    },
+  };
+  const revoked = () => {
+    const { proxy, revoke } = Proxy.revocable({}, {});
+    revoke();
+    return proxy;
+  };
+
+  const cases: Record<string, [() => unknown, string, RegExp | null]> = {
+    "a child with a bigint": [() => child({ body: { n: 1n } }), "aborted", /no JSON.*BigInt/],
+    "a child with a circle": [() => child({ body: circle }), "aborted", /no JSON.*circular/],
+    "a child's metadata": [() => child({ metadata: { n: 1n } }), "aborted", /no JSON.*BigInt/],
+    "a status": [() => new Complete(1, { status: big }), "aborted", /no JSON.*BigInt/],
+    "a delay": [() => new Complete(1, { delayChildren: big }), "aborted", /no JSON.*BigInt/],
+    "a toJSON that throws nothing": [() => ({ toJSON: thrown(undefined) }), "aborted", /no JSON/],
+    "a toJSON that throws the second time": [
+      () => {
+        let asked = 0;
+        return { toJSON: () => (asked++ === 0 ? 1 : assert.fail("asked twice")) };
+      },
+      "completed",
+      null,
+    ],
+    "after a bigint": [thrown(new Retry("later", { after: big })), "scheduled", /later/],
+    "after no number": [thrown(new Retry("later", { after: Number.NaN })), "scheduled", /refused/],
+    "a symbol as a name": [thrown(error({ key: "name", value: Symbol("s") })), "scheduled", /no text/],
+    "a message that throws": [thrown(error({ key: "message", ...throwing })), "scheduled", /no text/],
+    "a message without a prototype": [
+      thrown(error({ key: "message", value: Object.create(null) })),
+      "scheduled",
+      /no text/,
+    ],
+    "a rejection whose message is no text": [
+      thrown(Object.assign(new Reject("x"), { message: { a: 1 } })),
+      "aborted",
+      /object/,
+    ],
+    "an inspection that throws": [
+      thrown({ [inspect.custom]: thrown(new Error("not this")) }),
+      "scheduled",
+      /no text/,
+    ],
+    "a code that throws": [thrown(Object.defineProperty({}, "code", throwing)), "scheduled", /./],
+    "a revoked proxy": [thrown(revoked()), "scheduled", /no text/],
+  };
+
+  for (const [what, [handler, state, status]] of Object.entries(cases)) {
+    test(what, async () => {
+      const app = database.app();
+      app.task(what, handler);
+      app.task("beside", () => "fine");
+      const id = await app.insert(what);
+      const beside = await app.insert("beside");
+      await app.work({ untilIdle: true, onError: thrown(revoked()) });
+      const task = await database.task(id);
+      assert.equal(task.state, state);
+      if (status) assert.match(task.status, status);
+      assert.deepEqual(
+        [(await database.task(beside)).result, (await database.task(beside)).num_tries],
+        ["fine", 1],
+      );
+    });
+  }
+
+  const skip = process.env.TASKQ_TEST_LONG ? false : "TASKQ_TEST_LONG is not set";
+  test("results that are too large for a jsonb, and together for a text", { skip }, async () => {
+    const app = database.app();
+    app.task("large", () => "x".repeat(280_000_000));
+    app.task("beside", () => "fine");
+    const ids = await app.insertMany("large", [1, 2]);
+    const beside = await app.insert("beside");
+    await app.work({ untilIdle: true });
+    for (const id of ids) {
+      const { state, status } = await database.task(id);
+      assert.equal(state, "aborted");
+      assert.match(status, /refused: string too long/);
+    }
+    assert.equal((await database.task(beside)).result, "fine");
+  });
+});
