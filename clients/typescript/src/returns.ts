@@ -93,7 +93,7 @@ export class Returns {
       }
     } catch (error) {
       this.#log.error(`${performance.task.id}: not returned, free when its lease ends: ${describe(error)}`);
-      if (!isPassing(error) && !isRefusal(error)) this.#worker.fail(error);
+      if (!isPassing(error) && (!isRefusal(error) || sqlState(error) === "42501")) this.#worker.fail(error);
     } finally {
       this.#worker.gone(performance);
     }

@@ -167,7 +167,10 @@ export class Worker {
   }
 
   #free(): number {
-    let free = this.#concurrency + (this.#options.prefetch ?? 0) - this.#hand.size;
+    // The handler of a late one has ended: it leaves its slot, but the late ones do not become more and more.
+    const late = [...this.#hand].filter((performance) => performance.late).length;
+    let free =
+      this.#concurrency + (this.#options.prefetch ?? 0) - this.#hand.size + Math.min(late, this.#concurrency);
     for (const [claim, leaving] of this.#claims) free -= Math.max(claim.max - leaving.length, 0);
     return free;
   }
@@ -198,7 +201,7 @@ export class Worker {
   #room({ action, maxConcurrency }: Registered, leaving: Performance[]): number {
     if (!Number.isFinite(maxConcurrency)) return maxConcurrency;
     const count = (performances: Iterable<Performance>) =>
-      [...performances].filter(({ task }) => task.action === action).length;
+      [...performances].filter(({ task, late }) => task.action === action && !late).length;
     let room = maxConcurrency - count(this.#hand) + count(leaving);
     for (const [claim, theirs] of this.#claims) {
       if (claim.actions.includes(action)) room -= Math.max(claim.max - count(theirs), 0);

@@ -67,6 +67,19 @@ describe("a task that is locked", () => {
     await app.stop();
   });
 
+  test("leaves its slot to another", async () => {
+    const app = database.app();
+    const go = gate();
+    app.task("only", { lease: "3 seconds", maxConcurrency: 1 }, () => go.promise);
+    await begun(app, "only", ["o1"]);
+    await locked("o1", async () => {
+      go.open();
+      await database.until(await app.insert("only"), "completed");
+    });
+    await database.until("o1", "completed");
+    await app.stop();
+  });
+
   test("for longer than its return may take is left to its lease, and the worker goes on", async () => {
     const app = database.app({ statement_timeout: 300 });
     const go = gate();
