@@ -3,4 +3,5 @@
 mod estimates;
 mod health;
 mod page;
+mod starving;
 mod top;
