@@ -2,23 +2,20 @@
 
 use std::collections::HashSet;
 
-use super::forms::{Lock, LockStrength, locking};
 use super::order::{self, Rank};
 use crate::number::TaskNo;
 use crate::pg::statement::{Statement, sql};
 
-/// Edges by number. They are found first and then locked in the order in which they are stored, as below: a scan by
-/// `ctid` sorts. Each is looked up in the index by both columns, see [`WAIT_AGAIN`](crate::store::dependency::WAIT_AGAIN).
+/// Edges by number, one after the other in the order of the arrays: the inner query is run for each of them. Each is looked up in the index
+/// by both columns, see [`WAIT_AGAIN`](crate::store::dependency::WAIT_AGAIN).
 macro_rules! these {
     ($locking:literal) => {
         Statement::new(sql!(
-            "SELECT d.after_no, d.run_no FROM taskq.dependency d
-              WHERE d.ctid = ANY (ARRAY(
-                      SELECT e.ctid FROM unnest($1, $2) AS u(after_no, run_no)
-                       CROSS JOIN LATERAL (SELECT e.ctid FROM taskq.dependency e
-                                            WHERE e.after_no = u.after_no AND e.run_no >= u.run_no AND e.run_no <= u.run_no
-                                            OFFSET 0) AS e))",
-            $locking
+            "SELECT d.after_no, d.run_no FROM unnest($1, $2) AS u(after_no, run_no)
+              CROSS JOIN LATERAL (SELECT e.after_no, e.run_no FROM taskq.dependency e
+                                   WHERE e.after_no = u.after_no AND e.run_no >= u.run_no AND e.run_no <= u.run_no",
+            $locking,
+            ") AS d"
         ))
     };
 }
@@ -26,40 +23,46 @@ macro_rules! these {
 type Pairs = (&'static [TaskNo], &'static [TaskNo]);
 static LOCK: Statement<Pairs, (TaskNo, TaskNo)> = these!(" FOR UPDATE");
 static TRY_LOCK: Statement<Pairs, (TaskNo, TaskNo)> = these!(" FOR UPDATE SKIP LOCKED");
-static SEEN: Statement<Pairs, (TaskNo, TaskNo)> = these!("");
+static SEEN: Statement<Pairs, (TaskNo, TaskNo)> = these!(" OFFSET 0");
 
 /// Locks dependencies that are about to be changed or removed. At either end there may be a settled task that the caller does not
 /// hold, and whose dependencies another transaction is about to remove.
+///
+/// They are locked in the order of their numbers, which never change: a change of an edge stores it elsewhere, so that two calls
+/// that see it in two places would lock it in two orders.
 pub(crate) fn lock_edges(edges: &[(TaskNo, TaskNo)]) {
     if edges.is_empty() {
         return;
     }
-    let pairs: (Vec<TaskNo>, Vec<TaskNo>) = edges.iter().copied().unzip();
     let waiting = order::may_wait(Rank::Edges);
+    let pairs = sorted(edges);
     let locked = if waiting { &LOCK } else { &TRY_LOCK }.query(pairs.clone());
     if !locked.is_empty() {
         order::holds(Rank::Edges);
     }
     if !waiting {
-        restart_unless_all(&locked, &SEEN.query(pairs));
+        let seen = SEEN.query(pairs);
+        if !others(&seen, &locked).is_empty() {
+            // With the edges that are there.
+            order::restart_with_edges(&seen);
+        }
     }
 }
 
-/// Begins anew with the edges that are there, if another transaction has one of them.
-fn restart_unless_all(locked: &[(TaskNo, TaskNo)], seen: &[(TaskNo, TaskNo)]) {
+fn sorted(edges: &[(TaskNo, TaskNo)]) -> (Vec<TaskNo>, Vec<TaskNo>) {
+    let mut sorted = edges.to_vec();
+    sorted.sort_unstable();
+    sorted.into_iter().unzip()
+}
+
+/// Those that are not locked.
+fn others(seen: &[(TaskNo, TaskNo)], locked: &[(TaskNo, TaskNo)]) -> Vec<(TaskNo, TaskNo)> {
     let locked: HashSet<&(TaskNo, TaskNo)> = locked.iter().collect();
-    if seen.iter().any(|edge| !locked.contains(edge)) {
-        order::restart_with_edges(seen);
-    }
+    seen.iter().filter(|edge| !locked.contains(edge)).copied().collect()
 }
 
-/// Edges at either end of the tasks, in the order in which they are stored.
-static EDGES: Lock<(TaskNo, TaskNo)> = locking!(
-    "SELECT d.after_no, d.run_no FROM taskq.dependency d
-      WHERE d.ctid = ANY (ARRAY(SELECT a.ctid FROM taskq.dependency a WHERE a.after_no = ANY ($1)
-                      UNION ALL SELECT r.ctid FROM taskq.dependency r WHERE r.run_no = ANY ($1)))"
-);
-static SEEN_EDGES: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
+/// Edges at either end of the tasks.
+static OF_TASKS: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
     c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)
       UNION SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
 );
@@ -67,14 +70,7 @@ static SEEN_EDGES: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
 /// Locks the dependencies of the tasks, on others and of others on them, before they are removed: the other end of
 /// each may be about to be removed as well, by a transaction that takes its dependencies in another order.
 pub(crate) fn lock_edges_of(task_nos: &[TaskNo]) {
-    let waiting = order::may_wait(Rank::Edges);
-    let locked = EDGES.statement(LockStrength::Update, waiting).query(task_nos);
-    if !locked.is_empty() {
-        order::holds(Rank::Edges);
-    }
-    if !waiting {
-        restart_unless_all(&locked, &SEEN_EDGES.query(task_nos));
-    }
+    lock_edges(&OF_TASKS.query(task_nos));
 }
 
 /// What [`try_lock_edges_of`] came to.
@@ -87,14 +83,10 @@ pub(crate) struct TriedEdges {
 
 /// Locks the dependencies of the tasks that no other transaction has locked; waits for none.
 pub(crate) fn try_lock_edges_of(task_nos: &[TaskNo]) -> TriedEdges {
-    let seen = SEEN_EDGES.query(task_nos);
-    let mut busy = HashSet::new();
-    if !seen.is_empty() {
-        let locked: HashSet<(TaskNo, TaskNo)> =
-            EDGES.statement(LockStrength::Update, false).query(task_nos).into_iter().collect();
-        busy.extend(
-            seen.iter().filter(|edge| !locked.contains(edge)).flat_map(|(after, run)| [*after, *run]),
-        );
+    let seen = OF_TASKS.query(task_nos);
+    let busy = if seen.is_empty() { Vec::new() } else { others(&seen, &TRY_LOCK.query(sorted(&seen))) };
+    TriedEdges {
+        any: !seen.is_empty(),
+        busy: busy.into_iter().flat_map(|(after, run)| [after, run]).collect(),
     }
-    TriedEdges { any: !seen.is_empty(), busy }
 }

@@ -31,7 +31,7 @@ pub(crate) enum Rank {
     Live,
     /// Rows of `settled`, by number.
     Settled,
-    /// Rows of `dependency` that are about to be changed or removed, as they are stored.
+    /// Rows of `dependency` that are about to be changed or removed, by the numbers of both ends.
     Edges,
     /// Ids of tasks being inserted, in their order; after them those whose old tasks are removed to make place, which
     /// no other call can be inserting. Rows of merge keys come after all.
