@@ -320,32 +320,42 @@ count() {
 }
 
 # Tests wait most of the time. What computes (lint, unit tests, models, the library with the tests in it) goes on beside those
-# from outside, with what they leave of the processor.
+# from outside, with what they leave of the processor; and so do the tests of the packages, which wait as well.
 aside() {
-    local name
+    local name nice=$1
+    shift
     # The kernel divides the processor among sessions first; each server is one.
-    { echo 19 >"/proc/$$/autogroup"; } 2>/dev/null || true
-    renice -n 19 -p $$ >/dev/null
+    { echo "$nice" >"/proc/$$/autogroup"; } 2>/dev/null || true
+    renice -n "$nice" -p $$ >/dev/null
     exec 9>"$work/aside.lock"
-    flock 9
-    for name in lint unit-test pg-test packages-test; do
+    flock -s 9
+    for name in "$@"; do
         printf '\n==> make %s\n' "$name"
         make_ "$name" || { printf '\ntest: make %s failed\n' "$name"; return 1; }
     done
 }
 
 all() {
-    local pid result=0
+    local pid pids=() result=0
     find_server
-    build_outside
-    setsid "$0" aside >"$work/aside.log" 2>&1 &
+    examples/clients/setup.sh python node >"$work/setup.log" 2>&1 &
     pid=$!
-    trap 'kill -- "-$pid" 2>/dev/null || true' EXIT
+    build_outside
+    # Two that install packages of the machine at the same time refuse each other.
+    wait "$pid" || { cat "$work/setup.log"; return 1; }
+    setsid "$0" aside 19 lint unit-test pg-test >"$work/aside.log" 2>&1 &
+    pids+=($!)
+    BUILT=1 setsid "$0" aside 5 packages-test >"$work/aside.packages.log" 2>&1 &
+    pids+=($!)
+    # shellcheck disable=SC2064  # as they are now
+    trap "kill -- ${pids[*]/#/-} 2>/dev/null || true" EXIT
     printf '\n==> make outside-test\n'
     BUILT=1 "$0" outside || { printf '\ntest: make outside-test failed\n'; result=1; }
-    wait "$pid" || result=1
+    for pid in "${pids[@]}"; do
+        wait "$pid" || result=1
+    done
     trap - EXIT
-    cat "$work/aside.log"
+    cat "$work/aside.log" "$work/aside.packages.log"
     return "$result"
 }
 
@@ -373,7 +383,7 @@ case "${1:-}" in
         exit "$result"
         ;;
     whole) all ;;
-    aside) aside ;;
+    aside) shift && aside "$@" ;;
     unit | pg | outside | packages)
         if [ -n "${TIMES:-}" ]; then
             find_server

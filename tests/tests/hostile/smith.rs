@@ -19,6 +19,9 @@ use crate::scene;
 /// So long, times `TASKQ_TEST_SOAK`.
 const TIME: Duration = Duration::from_secs(20);
 
+/// But not fewer statements than this: on a busy machine sqlsmith needs all that time to read the catalog.
+const LEAST_STATEMENTS: usize = 200;
+
 /// Statements of one seed: it reads the catalog anew for each.
 const OF_A_SEED: u32 = 500;
 
@@ -60,13 +63,16 @@ fn whatever_it_writes() {
     let before = state_of_all(&mut owner);
     let (mut worked, mut refused) = (0, 0);
     let mut seed = std::process::id();
-    while Instant::now() < until {
+    while Instant::now() < until || worked + refused < LEAST_STATEMENTS {
         let Some(statements) = written(&db, &role, seed) else {
             eprintln!("NOT RUN: there is no sqlsmith");
             break;
         };
         println!("seed {seed}");
-        for statement in statements.iter().take_while(|_| Instant::now() < until) {
+        for statement in &statements {
+            if Instant::now() >= until && worked + refused >= LEAST_STATEMENTS {
+                break;
+            }
             match hostile(&mut session, statement, Caller::Smith) {
                 End::Worked => worked += 1,
                 End::Refused(_) => refused += 1,

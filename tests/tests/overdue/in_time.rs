@@ -35,8 +35,9 @@ const OBSTACLES: [(&str, &str); 4] = [
     (
         "deadlines that have passed",
         "SELECT count(*) FROM taskq.insert_many('y', array_fill('b'::text, ARRAY[30000]));
-         DO $$ BEGIN FOR i IN 1..3000 LOOP
-             PERFORM taskq.own_tasks('dead', 10, '{y}', make_interval(secs => 0.001 * i)); END LOOP; END $$",
+         DO $$ BEGIN FOR i IN 1..300 LOOP
+             PERFORM taskq.own_tasks('dead', 100, '{y}', make_interval(secs => 1 + 0.01 * i)); END LOOP; END $$;
+         SELECT pg_sleep(4)",
     ),
     (
         "schedules of other actions that are due",
@@ -64,7 +65,7 @@ const TRANSACTIONS: [(&str, &str); 6] = [
     ("BEGIN; SAVEPOINT a", "30 seconds"),
     ("BEGIN ISOLATION LEVEL REPEATABLE READ", "30 seconds"),
     ("BEGIN ISOLATION LEVEL SERIALIZABLE", "30 seconds"),
-    ("SET statement_timeout = '50ms'", "0.03 seconds"),
+    ("SET statement_timeout = '250ms'", "0.15 seconds"),
 ];
 
 /// Calls until a task of x is granted, and how long that takes.
