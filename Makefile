@@ -21,7 +21,7 @@ SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/estimates.sql s
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
 CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell $(PG_CONFIG) --bindir)/pg_config
 
-.PHONY: all help setup build stage freeze install put install-private uninstall package deb test-deb reproduce-deb oci test-oci pgxn pictures demo demo-shards test test-all lint unit-test pg-test outside-test torture torture-router test-matrix coverage mutants bench bench-peers bench-waiting bench-look bench-router clean
+.PHONY: all help setup build stage freeze install put install-private uninstall package deb test-deb reproduce-deb oci test-oci pgxn pictures demo demo-shards test test-all lint unit-test pg-test outside-test torture torture-router test-matrix coverage mutants bench bench-peers bench-waiting bench-suspended bench-look bench-router clean
 
 # What tools that know no more than make expect to find.
 all: build
@@ -192,6 +192,10 @@ bench-packages: ## measure the client packages beside others of their languages 
 bench-waiting: ## measure waiting and waking (takes some minutes)
 	@$(MAKE) --no-print-directory install-private
 	@$(PRIVATE) benches/waiting.sh
+
+bench-suspended: ## what a million suspended tasks cost the others (takes some five minutes; SIZE=)
+	@$(MAKE) --no-print-directory install-private
+	@$(PRIVATE) benches/suspended.sh
 
 bench-router: ## measure what the router of examples/sharding adds to a call (ROUNDS=, CALLS=)
 	@$(MAKE) --no-print-directory install-private

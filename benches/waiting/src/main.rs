@@ -16,11 +16,15 @@ fn main() {
     let number = |n: usize| arguments.get(n).and_then(|text| text.parse::<u64>().ok());
     match (arguments.first().map(String::as_str), number(1), number(2)) {
         (Some("latency"), Some(waiters), Some(rounds)) => latency::run(waiters as usize, rounds as usize),
-        (Some("idle"), Some(sleepers), Some(seconds)) => idle::run(sleepers as usize, seconds),
+        (Some("idle"), Some(sleepers), Some(seconds)) => {
+            idle::run(sleepers as usize, seconds, number(3).unwrap_or(0))
+        }
         (Some("stress"), Some(seconds), _) => stress::run(seconds),
         (Some("leaks"), Some(waits), _) => leaks::run(waits),
         _ => {
-            eprintln!("usage: latency WAITERS ROUNDS | idle SLEEPERS SECONDS | stress SECONDS | leaks WAITS");
+            eprintln!(
+                "usage: latency WAITERS ROUNDS | idle SLEEPERS SECONDS [LEASES A MINUTE] | stress SECONDS | leaks WAITS"
+            );
             exit(2);
         }
     }
