@@ -306,7 +306,7 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, kept: KeptE
     // One that is suspended had begun.
     let has_enough = |row: &Live| row.counter().is_none() || is_suspended(row);
     let mut waits: BTreeMap<TaskNo, Waits> = BTreeMap::new();
-    let (mut settled, mut in_progress) = (Vec::new(), Vec::new());
+    let mut of_those_in_progress = Vec::new();
     let mut changed = Changed::default();
     let mut again: BTreeSet<TaskNo> = BTreeSet::new();
     for edge in edges {
@@ -319,8 +319,7 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, kept: KeptE
                 changed.count_no_more(edge.after, edge.run, Counts::KeptAsMet);
             }
             Some(row) if row.in_progress() => {
-                settled.push(edge.after);
-                in_progress.push(edge.run);
+                of_those_in_progress.push((edge.after, edge.run));
             }
             Some(row)
                 if !edge.suspending
@@ -349,8 +348,8 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, kept: KeptE
         let starting_over: HashSet<TaskNo> = task_nos.iter().copied().collect();
         some_of_many::look_again(&again, &starting_over, &some_suffice, now);
     }
-    if !in_progress.is_empty() {
-        locks::lock_edges_of(&in_progress);
-        dependency::REMOVE_BETWEEN.execute((settled, in_progress));
+    if !of_those_in_progress.is_empty() {
+        locks::lock_edges(&of_those_in_progress);
+        dependency::REMOVE.execute(of_those_in_progress.into_iter().unzip::<_, _, Vec<_>, Vec<_>>());
     }
 }

@@ -167,6 +167,12 @@ pub(crate) static COUNT_NO_MORE: Statement<(&[TaskNo], &[TaskNo], &[i8])> = Stat
          AND d.counts <> u.counts",
 );
 
+/// Removes these edges. The caller holds them.
+pub(crate) static REMOVE: Statement<(&[TaskNo], &[TaskNo])> = Statement::new(
+    c"DELETE FROM taskq.dependency d USING unnest($1, $2) AS u(after_no, run_no)
+       WHERE d.after_no = u.after_no AND d.run_no >= u.run_no AND d.run_no <= u.run_no",
+);
+
 /// Removes those of these edges without which their tasks have gone on. The caller holds both ends.
 pub(crate) static REMOVE_DROPPED: Statement<(&[TaskNo], &[TaskNo])> = Statement::new(
     c"DELETE FROM taskq.dependency d USING unnest($1, $2) AS u(after_no, run_no)
@@ -234,11 +240,11 @@ pub(crate) fn drop_open(runs: Vec<TaskNo>) -> Vec<(TaskNo, Loss)> {
 }
 
 /// Removes what these tasks were suspended for and have not got: what is open, what was lost, and what is among them; the task after
-/// which, the one that runs.
+/// which, the one that runs. (`= ANY ($1)` would compare each row with all of the list, since the condition is none of the index.)
 pub(crate) static DROP_UNFINISHED: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
     c"DELETE FROM taskq.dependency d
        WHERE d.run_no = ANY ($1) AND d.suspending
-         AND (d.after_no = ANY ($1)
+         AND (d.after_no IN (SELECT u.task_no FROM unnest($1) AS u(task_no))
               OR NOT EXISTS (SELECT FROM taskq.settled s
                               WHERE s.task_no = d.after_no AND (d.condition = 's' OR d.condition = s.code) OFFSET 0))
       RETURNING d.after_no, d.run_no",
@@ -258,7 +264,3 @@ pub(crate) static REMOVE_AFTER: Statement<&[TaskNo], (TaskNo, TaskNo, WaitNo, i8
 /// Removes the dependencies that these tasks have.
 pub(crate) static REMOVE_RUN: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1)");
-
-/// Removes the dependencies on tasks of the first list that tasks of the second have.
-pub(crate) static REMOVE_BETWEEN: Statement<(&[TaskNo], &[TaskNo])> =
-    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) AND d.run_no = ANY ($2)");

@@ -95,9 +95,11 @@ pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> Swept {
 /// What tasks that have not ended are, or were, suspended for: they are given its results with each grant. (Who adds such a dependency
 /// from here on would have to hold the row.)
 static NEEDED: Statement<&[TaskNo], TaskNo> = Statement::new(
-    c"SELECT d.after_no FROM taskq.dependency d
-       WHERE d.after_no = ANY ($1) AND d.suspending
-         AND NOT EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = d.run_no OFFSET 0)",
+    c"SELECT u.task_no FROM unnest($1) AS u(task_no)
+       WHERE EXISTS (SELECT FROM taskq.dependency d
+                      WHERE d.after_no = u.task_no AND d.suspending
+                        AND NOT EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = d.run_no OFFSET 0)
+                     OFFSET 0)",
 );
 
 /// When one that is needed is looked at again: there may be any number of them, and they are not to be in the way of others.
@@ -116,7 +118,9 @@ fn remove_idle(mut ends: HashMap<TaskNo, Outcome>, now: Time) -> usize {
     }
     if edges.any {
         let needed = NEEDED.query(ends.keys().copied().collect::<Vec<_>>());
-        ends.retain(|task_no, _| !needed.contains(task_no));
+        for task_no in &needed {
+            ends.remove(task_no);
+        }
         if !needed.is_empty() {
             settled::PUT_OFF.execute((needed, now + PUT_OFF));
         }
