@@ -156,7 +156,7 @@ CREATE FUNCTION taskq.update_tasks(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     AS 'MODULE_PATHNAME', 'taskq_update_tasks_wrapper';
 COMMENT ON FUNCTION taskq.update_tasks IS
-    'change tasks that meet all the filters and have yet to begin, in place; NULL leaves as it is; returns how many they are';
+    'change tasks that meet all the filters and are neither in progress nor settled, in place; NULL leaves as it is; returns how many they are';
 
 CREATE FUNCTION taskq.own_tasks(
         actor_id text,

@@ -35,7 +35,7 @@ pub(crate) fn near<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     (distance <= (plain.chars().count() / 3).min(3)).then_some(name)
 }
 
-/// The letters and digits of a name, whatever its style. No typing error is longer than this.
+/// The letters and digits of a name, whatever its style. No known name is longer than this; what a caller gives may be.
 fn plain(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).take(40).collect::<String>().to_lowercase()
 }

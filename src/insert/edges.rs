@@ -74,7 +74,7 @@ pub(super) fn resolve(tasks: &[NewTask], stored: &mut Stored, ignore_missing: bo
     Ok(set)
 }
 
-/// Refuses a dependency of a stored task that has started or is settled.
+/// Refuses a dependency of a stored task that is in progress or settled.
 pub(crate) fn may_wait(id: &str, task_no: TaskNo, live: &HashMap<TaskNo, Live>) -> Result<()> {
     let state = match live.get(&task_no) {
         Some(row) if row.in_progress() => "in progress",

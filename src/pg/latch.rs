@@ -100,6 +100,7 @@ pub(crate) fn sleep(time: Duration, why: Sleep) -> bool {
     ended_by & pg_sys::WL_LATCH_SET as i32 != 0
 }
 
+// SAFETY: declared as in the sources.
 unsafe extern "C-unwind" {
     /// libpq/pqcomm.c; not among pgrx's bindings, and not guarded as those are: what it raises jumps.
     fn pq_check_connection() -> bool;

@@ -164,6 +164,7 @@ pub(crate) fn most_workers() -> u32 {
     u32::try_from(unsafe { pg_sys::max_worker_processes }).unwrap_or(0)
 }
 
+// SAFETY: declared as in the header.
 unsafe extern "C-unwind" {
     /// tcop/tcopprot.h. pgrx's wrapper of it is not made for a signal handler.
     fn die(signal: std::ffi::c_int);
@@ -386,7 +387,7 @@ pub(crate) fn at_exit(work: fn()) {
         static WORK: Cell<Option<fn()>> = const { Cell::new(None) };
     }
     #[pg_guard]
-    unsafe extern "C-unwind" fn on_exit(_code: i32, _argument: pg_sys::Datum) {
+    extern "C-unwind" fn on_exit(_code: i32, _argument: pg_sys::Datum) {
         if let Some(work) = WORK.get() {
             work();
         }

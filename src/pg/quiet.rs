@@ -9,6 +9,7 @@ use pgrx::pg_sys;
 mod bare {
     use pgrx::pg_sys;
 
+    // SAFETY: declared as in the headers. None of them raises an error, which would jump past frames of Rust.
     unsafe extern "C" {
         /// access/xact.h: returns a variable of the current (sub)transaction's.
         pub(super) fn GetCurrentSubTransactionId() -> pg_sys::SubTransactionId;

@@ -116,6 +116,7 @@ pub(super) fn is_serializable() -> bool {
     unsafe { pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 }
 }
 
+// SAFETY: declared as in the header; set at server start.
 unsafe extern "C" {
     /// access/twophase.h; not among pgrx's bindings.
     static max_prepared_xacts: std::ffi::c_int;

@@ -156,7 +156,7 @@ fn without_errors(tell: impl FnOnce()) {
 /// other over the owner of the (sub)transaction and those within it. So the first call for the last phase after an
 /// event comes when all locks are released.
 #[pg_guard]
-unsafe extern "C-unwind" fn on_release(
+extern "C-unwind" fn on_release(
     phase: pg_sys::ResourceReleasePhase::Type,
     _is_commit: bool,
     _is_top_level: bool,
@@ -170,7 +170,7 @@ unsafe extern "C-unwind" fn on_release(
 }
 
 #[pg_guard]
-unsafe extern "C-unwind" fn on_transaction(event: pg_sys::XactEvent::Type, _arg: *mut std::ffi::c_void) {
+extern "C-unwind" fn on_transaction(event: pg_sys::XactEvent::Type, _arg: *mut std::ffi::c_void) {
     match event {
         pg_sys::XactEvent::XACT_EVENT_PRE_COMMIT => tell_before(Before::Commit),
         pg_sys::XactEvent::XACT_EVENT_PRE_PREPARE => tell_before(Before::Prepare),
@@ -183,7 +183,7 @@ unsafe extern "C-unwind" fn on_transaction(event: pg_sys::XactEvent::Type, _arg:
 }
 
 #[pg_guard]
-unsafe extern "C-unwind" fn on_subtransaction(
+extern "C-unwind" fn on_subtransaction(
     event: pg_sys::SubXactEvent::Type,
     _subid: pg_sys::SubTransactionId,
     _parent_subid: pg_sys::SubTransactionId,

@@ -97,7 +97,7 @@ pub(crate) fn removed(losses: &Losses, now: Time) {
         return;
     }
     append(&losses.0.iter().map(|(group, change)| (group.as_str(), *change)).collect(), now);
-    // Groups whose last task has gone leave nothing behind.
+    // Groups whose last task has gone are to leave nothing behind.
     if is_due(|paces| &mut paces.on_removal) {
         fold(losses.groups(), now);
     }

@@ -108,17 +108,7 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     rights::check_tasks(Doing::Change, numbers.values().copied())?;
     let find =
         |id: &str| numbers.get(id).copied().filter(|n| rows.contains_key(n) || outcomes.contains_key(n));
-
-    let mut asked = EdgeSet::default();
-    for d in dependencies {
-        let (after, run) = match (find(&d.after), find(&d.run)) {
-            (Some(after), Some(run)) => (after, run),
-            _ if ignore_missing => continue,
-            (None, _) => return Err(Refusal::dependency_missing(&d.after, &d.run)),
-            (_, None) => return Err(Refusal::dependency_missing(&d.run, &d.after)),
-        };
-        ask(&mut asked, d, (after, run), &rows)?;
-    }
+    let asked = ask(dependencies, ignore_missing, find, &rows)?;
 
     let names: HashMap<TaskNo, String> = numbers.iter().map(|(id, n)| (*n, id.clone())).collect();
     let runs: Vec<TaskNo> = asked.edges.iter().map(|e| e.run).collect();
@@ -145,20 +135,30 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     Ok(asked.edges.iter().filter(|edge| blocks(edge)).count() as i64)
 }
 
-/// Adds an edge to those that are asked for.
+/// The edges that are asked for, each once. `find`: the number of a task that is there.
 fn ask(
-    asked: &mut EdgeSet,
-    d: &DependencySpec,
-    (after, run): (TaskNo, TaskNo),
+    dependencies: &[DependencySpec],
+    ignore_missing: bool,
+    find: impl Fn(&str) -> Option<TaskNo>,
     rows: &HashMap<TaskNo, Live>,
-) -> Result<()> {
-    if after == run {
-        return Err(Refusal::cycle(&[d.after.clone(), d.run.clone()]));
+) -> Result<EdgeSet> {
+    let mut asked = EdgeSet::default();
+    for d in dependencies {
+        let (after, run) = match (find(&d.after), find(&d.run)) {
+            (Some(after), Some(run)) => (after, run),
+            _ if ignore_missing => continue,
+            (None, _) => return Err(Refusal::dependency_missing(&d.after, &d.run)),
+            (_, None) => return Err(Refusal::dependency_missing(&d.run, &d.after)),
+        };
+        if after == run {
+            return Err(Refusal::cycle(&[d.after.clone(), d.run.clone()]));
+        }
+        may_wait(&d.run, run, rows)?;
+        asked
+            .add(Edge { after, run, condition: d.condition })
+            .map_err(|has| Refusal::other_condition(&d.after, &d.run, has.name(), d.condition.name()))?;
     }
-    may_wait(&d.run, run, rows)?;
-    asked
-        .add(Edge { after, run, condition: d.condition })
-        .map_err(|has| Refusal::other_condition(&d.after, &d.run, has.name(), d.condition.name()))
+    Ok(asked)
 }
 
 /// What tasks have to wait for by new edges, and what some have lost by them.

@@ -1,4 +1,4 @@
-//! `update_tasks`: tasks that have yet to begin are changed in place, with their dependencies and dependents as they are.
+//! `update_tasks`: tasks that are neither in progress nor settled are changed in place, with their dependencies and dependents as they are.
 //!
 //! **No worker performs what was there before.** A claim whose snapshot is older than this call's commit would read the
 //! `task` row as it was, should it find the same row in `run`. So the row in `run` is always another one: it is deleted

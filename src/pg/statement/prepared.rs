@@ -22,6 +22,19 @@ pub(crate) struct Prepared {
     keep: bool,
 }
 
+/// Values, and which of them are NULL, as SPI takes them.
+fn bound(given: &[Value]) -> ([pg_sys::Datum; params::MOST], [std::ffi::c_char; params::MOST]) {
+    let mut values = [pg_sys::Datum::from(0usize); params::MOST];
+    let mut nulls = [b' ' as std::ffi::c_char; params::MOST];
+    for (i, value) in given.iter().enumerate() {
+        match value {
+            Value(Some(datum)) => values[i] = *datum,
+            Value(None) => nulls[i] = b'n' as std::ffi::c_char,
+        }
+    }
+    (values, nulls)
+}
+
 impl Prepared {
     /// A statement that is not prepared yet. `types`: of its parameters; `keep`: plan it once, and keep the
     /// plan.
@@ -39,14 +52,7 @@ impl Prepared {
         assert_eq!(given.len(), self.types.len());
         fit::check();
         let _path = Pinned::begin();
-        let mut values = [pg_sys::Datum::from(0usize); params::MOST];
-        let mut nulls = [b' ' as std::ffi::c_char; params::MOST];
-        for (i, value) in given.iter().enumerate() {
-            match value {
-                Value(Some(datum)) => values[i] = *datum,
-                Value(None) => nulls[i] = b'n' as std::ffi::c_char,
-            }
-        }
+        let (mut values, nulls) = bound(given);
         // SAFETY: one SPI frame is opened and closed here, and no reference into its memory leaves it (a `Row` does not
         // outlive the call of what the reader gave, and gives owned values only). If anything raises an error in
         // between, the abort of the (sub)transaction closes the frame. The plan is a kept one and outlives the frame;
@@ -61,12 +67,11 @@ impl Prepared {
             }
             // Given explicitly under READ COMMITTED, too: left to itself SPI would also give the calling
             // portal a snapshot, for good, which a CALL that sleeps must not hold.
-            let snapshot =
-                pg_sys::RegisterSnapshot(if pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 {
-                    pg_sys::GetLatestSnapshot()
-                } else {
-                    pg_sys::GetTransactionSnapshot()
-                });
+            let snapshot = pg_sys::RegisterSnapshot(if session::is_read_committed() {
+                pg_sys::GetTransactionSnapshot()
+            } else {
+                pg_sys::GetLatestSnapshot()
+            });
             let execute = || {
                 let (values, nulls) = (values.as_mut_ptr(), nulls.as_ptr());
                 pg_sys::SPI_execute_snapshot(plan, values, nulls, snapshot, ptr::null_mut(), false, true, 0)

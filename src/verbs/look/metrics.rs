@@ -212,8 +212,8 @@ impl Metrics {
         .add([("action", action), ("outcome", ended(letters)), ("cause", cause.name())], number);
     }
 
-    /// What is not kept per action.
-    fn rest(&mut self, counts: &[Count], kept: bool) {
+    /// What is shown although there may be none of it. `kept`: with the settled tasks that are kept.
+    fn zeros(&mut self, kept: bool) {
         for channel in ["work", "end_of_task"] {
             self.gauge("waiters", "Sessions that sleep until there is work, or until a task has ended.")
                 .add([("for", channel)], 0.0);
@@ -224,6 +224,11 @@ impl Metrics {
                     .add([("cause", cause.name())], 0.0);
             }
         }
+    }
+
+    /// What is not kept per action.
+    fn rest(&mut self, counts: &[Count], kept: bool) {
+        self.zeros(kept);
         for count in counts {
             let number = count.number as f64;
             match count.kind.as_str() {

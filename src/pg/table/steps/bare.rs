@@ -2,6 +2,7 @@
 
 use pgrx::pg_sys;
 
+// SAFETY: declared as in the headers. What they raise jumps, so they are called behind a guard only.
 unsafe extern "C-unwind" {
     // access/xact.h, utils/snapmgr.h
     /// Has what this transaction has written be seen by snapshots that it takes from here on.

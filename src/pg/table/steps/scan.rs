@@ -147,7 +147,8 @@ pub(in crate::pg::table) unsafe fn next(
 /// The lock on the table stays until the transaction ends. The lock on the index goes: REINDEX has the table locked and
 /// waits for the index, so a session that waits for the table must not hold the index.
 ///
-/// # Safety All of it was begun in this subtransaction, and is not used any more.
+/// # Safety
+/// All of it was begun in this subtransaction, and is not used any more.
 pub(in crate::pg::table) unsafe fn end(
     scan: pg_sys::IndexScanDesc,
     slots: [*mut pg_sys::TupleTableSlot; 3],

@@ -94,27 +94,31 @@ pub(in super::super) fn draw(boxes: &[Box], links: &[(i64, i64)]) -> String {
         );
     }
     for one in boxes {
-        let (x, y) = corner(one.number);
-        let _ = write!(
-            out,
-            "<g id=\"t{}\"><title>{} {} {}</title><rect class=\"box\" x=\"{x}\" y=\"{y}\" width=\"{WIDE}\" height=\"{HIGH}\" rx=\"6\"/>\
-             <rect class=\"{}\" x=\"{x}\" y=\"{y}\" width=\"6\" height=\"{HIGH}\" rx=\"3\"/>\
-             <text class=\"id\" x=\"{}\" y=\"{}\">{}</text><text x=\"{}\" y=\"{}\">{}</text></g>",
-            one.number,
-            Escaped(one.id),
-            Escaped(one.action),
-            one.state,
-            one.state,
-            x + 14,
-            y + 17,
-            short(one.id, 24),
-            x + 14,
-            y + 32,
-            short(one.action, 28),
-        );
+        draw_box(&mut out, one, corner(one.number));
     }
     out.push_str("</svg>");
     out
+}
+
+/// One box, with its corner at this place.
+fn draw_box(out: &mut String, one: &Box, (x, y): (usize, usize)) {
+    let _ = write!(
+        out,
+        "<g id=\"t{}\"><title>{} {} {}</title><rect class=\"box\" x=\"{x}\" y=\"{y}\" width=\"{WIDE}\" height=\"{HIGH}\" rx=\"6\"/>\
+             <rect class=\"{}\" x=\"{x}\" y=\"{y}\" width=\"6\" height=\"{HIGH}\" rx=\"3\"/>\
+             <text class=\"id\" x=\"{}\" y=\"{}\">{}</text><text x=\"{}\" y=\"{}\">{}</text></g>",
+        one.number,
+        Escaped(one.id),
+        Escaped(one.action),
+        one.state,
+        one.state,
+        x + 14,
+        y + 17,
+        short(one.id, 24),
+        x + 14,
+        y + 32,
+        short(one.action, 28),
+    );
 }
 
 #[cfg(test)]

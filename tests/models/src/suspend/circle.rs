@@ -12,41 +12,15 @@
 //! *A call that would have to wait for a row with others locked* gives all up, and begins anew: then it locks what it has met
 //! with in the order of the numbers. So does one that asks for the guard with rows locked.
 
+mod cases;
+mod clauses;
+
 use crate::check::Protocol;
+pub use clauses::{Clause, NEEDED};
 
 type Task = u8;
 /// An edge: this one before that one.
 type Arc = (Task, Task);
-
-/// What the protocol consists of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clause {
-    /// A suspended task that others run after is checked for cycles.
-    Check,
-    /// The check is done under the guard.
-    Guard,
-    /// An insertion that links stored tasks in both directions takes the guard.
-    GuardOfInsertion,
-    /// A suspension holds what its task is to wait for.
-    HoldAwaited,
-    /// An insertion holds what its task runs after.
-    InsertionHolds,
-    /// The row is removed before the call asks whether anything runs after the task.
-    RemoveBeforeAsking,
-    /// A call that would wait for a row with others locked gives all up.
-    GiveUp,
-}
-
-/// Those that are needed, each by itself.
-pub const NEEDED: [Clause; 7] = [
-    Clause::Check,
-    Clause::Guard,
-    Clause::GuardOfInsertion,
-    Clause::HoldAwaited,
-    Clause::InsertionHolds,
-    Clause::RemoveBeforeAsking,
-    Clause::GiveUp,
-];
 
 /// What a transaction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,40 +46,7 @@ pub struct Circle {
     pub calls: Vec<Call>,
 }
 
-const A: Task = 0;
-const B: Task = 1;
-const C: Task = 2;
-const M: Task = 3;
-const N: Task = 4;
-const U: Task = 5;
-
 impl Circle {
-    /// What is tried.
-    pub fn all(without: Option<Clause>) -> Vec<(&'static str, Circle)> {
-        use Call::{Between, Insert, Suspend};
-        let of = |stored: &[Arc], calls: &[Call]| Circle {
-            without,
-            tasks: 6,
-            stored: stored.to_vec(),
-            calls: calls.to_vec(),
-        };
-        vec![
-            ("two on each other", of(&[], &[Suspend(A, B), Suspend(B, A)])),
-            ("three in a circle", of(&[], &[Suspend(A, B), Suspend(B, C), Suspend(C, A)])),
-            ("two on each other's dependents", of(&[(A, M), (B, N)], &[Suspend(A, N), Suspend(B, M)])),
-            (
-                "one dependent is inserted meanwhile",
-                of(&[(B, N)], &[Suspend(A, N), Suspend(B, M), Insert(M, A)]),
-            ),
-            (
-                "both dependents are inserted meanwhile",
-                of(&[], &[Suspend(A, N), Suspend(B, M), Insert(M, A), Insert(N, B)]),
-            ),
-            ("a task is inserted between two", of(&[], &[Suspend(A, B), Between(U, A, B)])),
-            ("a task is inserted between others", of(&[(A, M), (N, C)], &[Suspend(A, C), Between(U, M, N)])),
-        ]
-    }
-
     fn has(&self, clause: Clause) -> bool {
         self.without != Some(clause)
     }
