@@ -6,12 +6,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from taskq_pg import App
+from taskq_pg import App, Task
 from taskq_pg.testing import database
 
 pytest_plugins = ["pytester"]
@@ -39,6 +39,35 @@ def column(app: App, task_id: str, name: str) -> object:
 def conninfo(app: App) -> str:
     with app.connections.use() as connection:
         return connection.info.dsn
+
+
+def register_raising(app: App, kind: str, errors: Sequence[BaseException]) -> None:
+    """Register a handler of "raise", a function or a coroutine, that raises the error of this number."""
+    if kind == "function":
+
+        @app.task("raise")
+        def fail(n: int) -> None:
+            raise errors[n]
+
+    else:
+
+        @app.task("raise")
+        async def fail(n: int) -> None:
+            raise errors[n]
+
+
+def register_open(app: App) -> tuple[threading.Event, threading.Event]:
+    """Register a handler of "open" that completes its task, and leaves the transaction open; returns began and go."""
+    began, go = threading.Event(), threading.Event()
+
+    @app.task("open")
+    def leave_open(body: None, task: Task) -> None:
+        with app.connections.use() as connection, connection.transaction():
+            task.complete(connection=connection)
+            began.set()
+            go.wait()
+
+    return began, go
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import taskq_pg as taskq
-from conftest import column, state, until, working
+from conftest import column, register_raising, state, until, working
 from taskq_pg import App
 
 
@@ -47,18 +47,7 @@ RAISED = [
 
 @pytest.mark.parametrize("kind", ["function", "coroutine"])
 def test_what_cannot_be_told_is_a_failure(taskq_app: App, kind: str) -> None:
-    if kind == "function":
-
-        @taskq_app.task("raise")
-        def fail(n: int) -> None:
-            raise RAISED[n]
-
-    else:
-
-        @taskq_app.task("raise")
-        async def fail(n: int) -> None:
-            raise RAISED[n]
-
+    register_raising(taskq_app, kind, RAISED)
     taskq_app.task("fine")(lambda: None)
     ids = [str(n) for n in range(len(RAISED))]
     taskq_app.insert_many("raise", range(len(RAISED)), ids=ids, max_tries=1)

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 import taskq_pg as taskq
-from conftest import column, conninfo, state, until, working
+from conftest import column, conninfo, register_open, state, until, working
 from taskq_pg import App
 from taskq_pg.link import Link
 
@@ -108,15 +108,7 @@ def test_complete_in_a_transaction_that_is_rolled_back(taskq_app: App, kind: str
 
 
 def test_stopping_while_the_transaction_of_a_complete_is_open(taskq_app: App) -> None:
-    began, go = threading.Event(), threading.Event()
-
-    @taskq_app.task("open")
-    def leave_open(body: None, task: taskq.Task) -> None:
-        with taskq_app.connections.use() as connection, connection.transaction():
-            task.complete(connection=connection)
-            began.set()
-            go.wait()
-
+    began, go = register_open(taskq_app)
     taskq_app.insert("open", id="o")
     with working(taskq_app, grace="0.1 seconds") as worker:
         began.wait()

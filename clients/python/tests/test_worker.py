@@ -1,7 +1,6 @@
 """Performing: what handlers are given, and how what they do ends their tasks."""
 
 import asyncio
-import logging
 import threading
 import time
 from collections import Counter
@@ -12,7 +11,7 @@ import psycopg
 import pytest
 
 import taskq_pg as taskq
-from conftest import column, conninfo, state, until, working
+from conftest import column, register_raising, state, until, working
 from taskq_pg import App
 from taskq_pg.testing import drain, inserted
 
@@ -143,32 +142,6 @@ def test_a_delay_of_a_workgroup_that_is_none(taskq_app: App) -> None:
     assert taskq_app.query("SELECT workgroup, not_before > now() FROM taskq.workgroups") == [("w", True)]
 
 
-def test_a_heartbeat_waits_for_no_open_transaction(taskq_app: App) -> None:
-    """One handler has completed its task and does not commit; the task of the other is extended meanwhile."""
-    go, began = threading.Event(), threading.Event()
-
-    @taskq_app.task("open")
-    def leave_open(body: None, task: taskq.Task) -> None:
-        with taskq_app.connections.use() as connection, connection.transaction():
-            task.complete(connection=connection)
-            began.set()
-            go.wait()
-
-    taskq_app.task("slow")(lambda: go.wait() and None)
-    for handler in taskq_app.handlers.values():
-        handler.lease = 0.6
-    taskq_app.insert("open", id="o")
-    taskq_app.insert("slow", id="s")
-    with working(taskq_app):
-        began.wait()
-        extended = "SELECT action_deadline FROM taskq.tasks WHERE id = 's'"
-        until(lambda: taskq_app.query(extended)[0][0] is not None)
-        deadline = taskq_app.query(extended)[0][0]
-        until(lambda: (taskq_app.query(extended)[0][0] - deadline).total_seconds() > 2)
-        go.set()
-        until(lambda: state(taskq_app, "o") == state(taskq_app, "s") == "completed")
-
-
 def test_an_exception_leaves_it_to_the_back_off(taskq_app: App) -> None:
     @taskq_app.task("fail", backoff={"kind": "fixed", "initial": "1 hour"})
     def fail() -> None:
@@ -204,18 +177,7 @@ RAISED = [
 
 @pytest.mark.parametrize("kind", ["function", "coroutine"])
 def test_whatever_a_handler_raises_ends_its_task_and_not_the_worker(taskq_app: App, kind: str) -> None:
-    if kind == "function":
-
-        @taskq_app.task("raise")
-        def fail(n: int) -> None:
-            raise RAISED[n]
-
-    else:
-
-        @taskq_app.task("raise")
-        async def fail(n: int) -> None:
-            raise RAISED[n]
-
+    register_raising(taskq_app, kind, RAISED)
     taskq_app.insert_many("raise", range(len(RAISED)), ids=[str(n) for n in range(len(RAISED))], max_tries=1)
     taskq_app.work(until_idle=True, concurrency=3)
     for n, error in enumerate(RAISED):
@@ -389,125 +351,6 @@ def test_reports_and_checkpoints(taskq_app: App) -> None:
     taskq_app.insert("import async")
     drain(taskq_app)
     assert seen == [(None, None), ({"line": 40}, 0.5)]
-
-
-def test_a_task_that_is_cancelled_is_lost_to_its_handler(taskq_app: App, caplog: pytest.LogCaptureFixture) -> None:
-    ended = []
-
-    @taskq_app.task("coroutine", lease="0.3 seconds")
-    async def coroutine() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append("coroutine")
-
-    @taskq_app.task("function", lease="0.3 seconds")
-    def function(body: None, task: taskq.Task) -> None:
-        task.lost.wait()
-        ended.append("function")
-
-    taskq_app.insert("coroutine", id="c")
-    taskq_app.insert("function", id="f")
-    with working(taskq_app):
-        until(lambda: state(taskq_app, "c") == state(taskq_app, "f") == "in-progress")
-        taskq_app.query("SELECT taskq.cancel_tasks('{c,f}')")
-        until(lambda: sorted(ended) == ["coroutine", "function"])
-    assert end(taskq_app, "c")[:2] == end(taskq_app, "f")[:2] == ("aborted", "cancelled")
-
-
-def test_a_return_that_comes_too_late_is_logged(taskq_app: App, caplog: pytest.LogCaptureFixture) -> None:
-    go = threading.Event()
-
-    @taskq_app.task("slow")
-    def slow() -> str:
-        go.wait()
-        return "late"
-
-    taskq_app.insert("slow", id="cancelled")
-    taskq_app.insert("slow", id="deleted")
-    with caplog.at_level(logging.INFO, "taskq_pg"), working(taskq_app):
-        until(lambda: state(taskq_app, "cancelled") == state(taskq_app, "deleted") == "in-progress")
-        taskq_app.query("SELECT taskq.cancel_tasks('{cancelled,deleted}')")
-        taskq_app.query("SELECT taskq.delete_tasks('{deleted}')")
-        go.set()
-        until(lambda: "cancelled: dropped, it is not held any more (TQ001)" in caplog.text)
-        until(lambda: "deleted: dropped, it is not held any more (TQ003)" in caplog.text)
-    assert end(taskq_app, "cancelled")[0] == "aborted"
-
-
-def test_a_task_that_is_taken_over(taskq_app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The heartbeats of one worker do not get through; another one takes its task, and its own return is refused."""
-    began, go, ended = threading.Event(), threading.Event(), []
-    monkeypatch.setattr(taskq.Worker, "_extend", lambda *_: None)
-
-    @taskq_app.task("slow", lease="0.5 seconds")
-    def slow(body: None, task: taskq.Task) -> str:
-        if task.num_tries == 1:
-            began.set()
-            go.wait()
-        ended.append(task.num_tries)
-        return f"by try {task.num_tries}"
-
-    taskq_app.insert("slow", id="s")
-    with working(taskq_app, concurrency=1):
-        began.wait()
-        with working(taskq_app, concurrency=1):
-            until(lambda: state(taskq_app, "s") == "completed")
-        go.set()
-        until(lambda: len(ended) == 2)
-    assert ended == [2, 1]
-    assert end(taskq_app, "s") == ("completed", None, "by try 2")
-
-
-@pytest.mark.parametrize("kind", ["thread", "coroutine", "coroutine that blocks the loop"])
-def test_a_slow_handler_keeps_its_task(taskq_app: App, kind: str) -> None:
-    tries = []
-    if kind == "thread":
-
-        @taskq_app.task("slow", lease="0.6 seconds")
-        def slow(body: None, task: taskq.Task) -> None:
-            tries.append(task.num_tries)
-            time.sleep(2.5)
-
-    else:
-
-        @taskq_app.task("slow", lease="0.6 seconds")
-        async def slow(body: None, task: taskq.Task) -> None:
-            tries.append(task.num_tries)
-            if kind == "coroutine":
-                await asyncio.sleep(2.5)
-            else:
-                time.sleep(2.5)
-
-    taskq_app.insert("slow", id="s")
-    # A second worker would take the task as soon as its deadline passed.
-    other = App(conninfo(taskq_app))
-    other.task("slow", lease="0.6 seconds")(lambda: tries.append("taken over"))
-    with working(taskq_app):
-        until(lambda: tries)
-        with working(other):
-            until(lambda: state(taskq_app, "s") == "completed")
-    other.close()
-    assert tries == [1]
-    assert column(taskq_app, "s", "num_tries") == 1
-
-
-def test_a_lease_of_its_own(taskq_app: App) -> None:
-    go = threading.Event()
-
-    def left(task_id: str) -> float:
-        query = "SELECT extract(epoch FROM action_deadline - now()) FROM taskq.tasks WHERE id = %s"
-        return float(taskq_app.query(query, [task_id])[0][0])
-
-    taskq_app.task("short", lease="1 second")(lambda: go.wait())
-    taskq_app.task("long", lease="1 hour")(lambda: go.wait())
-    taskq_app.insert("short", id="s")
-    taskq_app.insert("long", id="l")
-    with working(taskq_app):
-        until(lambda: state(taskq_app, "s") == state(taskq_app, "l") == "in-progress")
-        until(lambda: left("l") > 3000)
-        assert left("s") < 10
-        go.set()
 
 
 @pytest.mark.parametrize("kind", ["threads", "coroutines"])

@@ -1,11 +1,8 @@
 """Durable functions: what is saved is not done again, and waiting holds nothing."""
 
-import os
-import random
-import signal
-import time
 from collections import Counter
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -13,12 +10,9 @@ import pydantic
 import pytest
 
 import taskq_pg as taskq
-from conftest import column, process, state, until, working
+from conftest import column, state, until, working
 from taskq_pg import App
 from taskq_pg.testing import drain, inserted, travel
-
-# How often the workflow of twenty steps is killed.
-KILLS = int(os.environ.get("TASKQ_TEST_KILLS", "200"))
 
 
 @pytest.fixture(autouse=True)
@@ -109,14 +103,18 @@ def test_names_are_unique(taskq_app: App) -> None:
     assert steps(taskq_app, "l") == ["a", "a#2", "a#3"]
 
 
-def test_a_result_that_is_no_json_names_its_step(taskq_app: App) -> None:
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [(object, "object is no JSON"), (timedelta, "timedelta is no JSON, give its total_seconds()")],
+)
+def test_a_result_that_is_no_json_names_its_step(taskq_app: App, kind: type, problem: str) -> None:
     @taskq_app.workflow("odd")
     def odd(ctx: taskq.Context) -> None:
-        ctx.step("strange", object)
+        ctx.step("strange", kind)
 
     taskq_app.insert("odd", id="o", max_tries=1)
     taskq_app.work(until_idle=True)
-    assert column(taskq_app, "o", "status") == 'TypeError: the result of step "strange" is no JSON: object is no JSON'
+    assert column(taskq_app, "o", "status") == f'TypeError: the result of step "strange" is no JSON: {problem}'
 
 
 def test_a_signal(taskq_app: App) -> None:
@@ -470,67 +468,6 @@ def test_what_a_workflow_waits_for_may_have_been_removed(taskq_app: App) -> None
     taskq_app.work(until_idle=True)
     assert state(taskq_app, "s") == "aborted"
     assert "s/all/0" in str(column(taskq_app, "s", "status"))
-
-
-def effects(app: App) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for name, step in app.query("SELECT run, step FROM effects ORDER BY run, step"):
-        found.setdefault(name, []).append(step)
-    return found
-
-
-BOOKED = [1, 2, 3, 4, 5, 11, 12, 13, 14, 15, 16, 17, 19, 20]
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3600)
-def test_killed_two_hundred_times(taskq_app: App) -> None:
-    kill(taskq_app, KILLS)
-
-
-@pytest.mark.timeout(600)
-def test_killed_a_few_times(taskq_app: App) -> None:
-    kill(taskq_app, min(KILLS, 8))
-
-
-def kill(app: App, number: int) -> None:
-    """Kill workers at random moments, in which they do the steps of two workflows."""
-    with app.connections.use() as connection:
-        connection.execute("CREATE TABLE effects (run text, step int)")
-    kills, round_ = 0, 0
-    while kills < number:
-        round_ += 1
-        runs = {f"{round_} {action}": action for action in ("order", "order async")}
-        for name, action in runs.items():
-            app.insert(action, name, id=name, max_tries=1000)
-            app.signal(f"approve {name}", name)
-        # One process at a time; when it is killed depends on chance, not on what it does.
-        while unsettled(app, list(runs)) and kills < number:
-            with process(app, "--concurrency", "3", "--log-level", "error", module="orders:app") as worker:
-                until(lambda: holds(app) or not unsettled(app, list(runs)))
-                time.sleep(random.uniform(0, 0.25))
-                worker.send_signal(signal.SIGKILL)
-                kills += 1
-        with process(app, "--log-level", "error", module="orders:app"):
-            until(lambda: not unsettled(app, list(runs)), 300)
-        for name in runs:
-            assert effects(app)[name] == BOOKED
-            assert column(app, name, "result") == {
-                "done": [*range(1, 11), 19, 20],
-                "parts": [11, 12, 13, 14, 15],
-                "one": 16,
-                "approval": name,
-            }
-    assert app.query("SELECT * FROM taskq.check()") == []
-
-
-def unsettled(app: App, ids: list[str]) -> bool:
-    query = "SELECT FROM taskq.tasks WHERE id = ANY(%s) AND status_code NOT IN ('completed', 'aborted')"
-    return bool(app.query(query, [ids]))
-
-
-def holds(app: App) -> bool:
-    return bool(app.query("SELECT FROM taskq.actors WHERE NOT overdue"))
 
 
 def test_a_worker_that_waits_holds_nothing(taskq_app: App) -> None:

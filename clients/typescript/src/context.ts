@@ -59,7 +59,7 @@ interface Kind {
   /** How it has ended, if it has. */
   ended(step: string): Ended | undefined;
   /** How it had ended when its time was up, if nothing was suspended for it until then. */
-  look?(until: string): Promise<Ended | undefined>;
+  look?(step: string, until: string): Promise<Ended | undefined>;
   /** What to suspend for; `left` is what is left of its timeout. */
   wait(step: string, left: number | undefined): Wait | Promise<Wait>;
   /** What a timeout means. */
@@ -138,7 +138,7 @@ export class Context {
     const element = "signal" in options ? signalElement(options) : { id: options.task };
     return this.#wait<T>(name, options, {
       ended: () => endOf(this.#results.get(String(element.id))),
-      look: (until) => this.#look(String(element.id), until),
+      look: async (_, until) => endOf((await this.#look([String(element.id)], until))?.[0]),
       wait: (_, left) => ({ dependsOn: [element], atMost: left }),
       timedOut: TIMED_OUT,
     });
@@ -166,16 +166,19 @@ export class Context {
     options: ChildOptions = {},
   ): Promise<T[]> {
     const { unique, timeout, ...keys } = options;
+    const children = async (step: string) =>
+      this.#childIds(step, bodies.length) ?? (await this.#spawn(step, action, bodies, keys));
     return this.#wait<T[]>(
       name,
       { unique, timeout },
       {
         children: true,
         ended: (step) => endOfAll(this.#childIds(step, bodies.length)?.map((id) => this.#results.get(id))),
-        wait: async (step, left) => {
-          const ids = this.#childIds(step, bodies.length) ?? (await this.#spawn(step, action, bodies, keys));
-          return { dependsOn: ids.map((id) => ({ id })), atMost: left };
-        },
+        look: async (step, until) => endOfAll(await this.#look(await children(step), until)),
+        wait: async (step, left) => ({
+          dependsOn: (await children(step)).map((id) => ({ id })),
+          atMost: left,
+        }),
         timedOut: TIMED_OUT,
       },
     );
@@ -209,20 +212,22 @@ export class Context {
     const time =
       timeout === undefined ? undefined : await this.#busy(() => this.#limit(`${step}/until`, timeout));
     if (time?.left === 0) {
-      const end = async () => (await kind.look?.(time.until)) ?? kind.timedOut;
+      const end = async () => (await kind.look?.(step, time.until)) ?? kind.timedOut;
       return unwrap(await this.#busy(async () => this.#save(step, await end())), step);
     }
     return this.#suspendFor(await this.#busy(async () => kind.wait(step, time?.left)));
   }
 
-  /** How a task had ended by that time. */
-  async #look(id: string, until: string): Promise<Ended | undefined> {
+  /** How tasks had ended by that time, if all had. */
+  async #look(ids: string[], until: string): Promise<DependencyResult[] | undefined> {
     try {
-      const [row] = await this.#environment.calls.call(
-        `SELECT status_code, status, result FROM taskq.wait_for_task($1, '0') WHERE settled_at <= $2::timestamptz`,
-        [id, until],
+      const rows = await this.#environment.calls.call(
+        `SELECT id AS "taskId", '' AS action, status_code AS "statusCode", status, result
+           FROM unnest($1::text[]) WITH ORDINALITY AS each (id, n), taskq.wait_for_task(id, '0')
+          WHERE settled_at <= $2::timestamptz ORDER BY n`,
+        [ids, until],
       );
-      return row && endOf({ taskId: id, action: "", statusCode: row.status_code, ...row });
+      return rows.length === ids.length ? rows : undefined;
     } catch (error) {
       // There is no such task, or the role may not look at it.
       if (/^(TQ|42501)/.test(sqlState(error) ?? "")) return undefined;

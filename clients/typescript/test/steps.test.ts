@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { Aborted, TimedOut } from "taskq-pg";
+import { travel } from "taskq-pg/testing";
 import { Database, pause } from "./support.js";
 
 describe("steps", () => {
@@ -88,6 +89,41 @@ describe("steps", () => {
     await app.work({ untilIdle: true });
     const results = await Promise.all(ids.map(async (id) => (await database.task(id)).result));
     assert.deepEqual(results, ["came", "timed out", "aborted"]);
+  });
+
+  test("children are begun, also when there is no time to wait for them", async () => {
+    const app = database.app();
+    let runs = 0;
+    app.task("begun", () => ++runs);
+    app.workflow("no patience", (ctx) =>
+      ctx.call("one", "begun", null, { timeout: 0 }).catch((error) => error.name),
+    );
+    const id = await app.insert("no patience");
+    await app.work({ untilIdle: true });
+    assert.equal((await database.task(id)).result, "TimedOut");
+    assert.equal(runs, 1);
+  });
+
+  test("children that ended in time count, also when the workflow has not waited for them", async () => {
+    const own = await Database.make();
+    const app = own.app();
+    let entered = 0;
+    app.task("double", (n: number) => 2 * n);
+    app.workflow("interrupted", async (ctx) => {
+      const dies = ++entered === 1;
+      const [doubled] = await Promise.all([
+        ctx.map("all", "double", [1, 2], { timeout: "1 hour" }),
+        ctx.step("beside", () => dies && pause(300).then(() => Promise.reject(new Error("dies")))),
+      ]);
+      return doubled;
+    });
+    const id = await app.insert("interrupted");
+    await app.work({ untilIdle: true, actions: ["interrupted"] });
+    await app.work({ untilIdle: true, actions: ["double"] });
+    await travel(app, "2 hours");
+    await app.work({ untilIdle: true });
+    assert.deepEqual((await own.task(id)).result, [2, 4]);
+    await own.drop();
   });
 
   test("a result that no jsonb holds aborts the workflow, and its step does not run again", async () => {

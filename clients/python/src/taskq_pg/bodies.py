@@ -14,7 +14,7 @@ import sys
 import types
 import typing
 from collections import abc
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import PurePath
 from typing import Any, Literal, Union, get_args, get_origin
@@ -52,10 +52,10 @@ def body_text(value: Any) -> str | None:
 
 def _plain(value: Any, again: bool = False) -> Any:
     """Turn what ``json`` does not know into what it knows."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if _is_pydantic(type(value)):
         return value.model_dump(mode="json", round_trip=again)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, (datetime, date, time)):
@@ -64,6 +64,8 @@ def _plain(value: Any, again: bool = False) -> Any:
         return str(value)
     if isinstance(value, (set, frozenset, abc.Mapping)):
         return dict(value) if isinstance(value, abc.Mapping) else list(value)
+    if isinstance(value, timedelta):
+        raise TypeError("timedelta is no JSON, give its total_seconds()")
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 

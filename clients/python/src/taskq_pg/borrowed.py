@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
+from psycopg.rows import tuple_row
 
 Rows = Sequence[Sequence[Any]]
 
 
-def execute(connection: Any, query: str, arguments: Sequence[Any]) -> Rows:
+def execute(connection: Any, query: LiteralString, arguments: Sequence[Any]) -> Rows:
     """Run a statement with ``%s`` in it, and return its rows."""
     if isinstance(connection, psycopg.Connection):
         # A cursor of the plainest kind, whatever rows the caller's connection makes.
-        with psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
+        with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
             return cursor.execute(query, arguments).fetchall()
     if isinstance(connection, psycopg.Cursor):
         return execute(connection.connection, query, arguments)
@@ -30,10 +31,10 @@ def execute(connection: Any, query: str, arguments: Sequence[Any]) -> Rows:
     raise _unknown(connection, "insert_async" if "Async" in type(connection).__name__ else None)
 
 
-async def execute_async(connection: Any, query: str, arguments: Sequence[Any]) -> Rows:
+async def execute_async(connection: Any, query: LiteralString, arguments: Sequence[Any]) -> Rows:
     """Do the same as ``execute`` on a connection of asyncio."""
     if isinstance(connection, psycopg.AsyncConnection):
-        async with psycopg.AsyncCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
+        async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
             return await (await cursor.execute(query, arguments)).fetchall()
     if isinstance(connection, psycopg.AsyncCursor):
         return await execute_async(connection.connection, query, arguments)
@@ -48,7 +49,7 @@ async def execute_async(connection: Any, query: str, arguments: Sequence[Any]) -
     raise _unknown(connection, "insert" if isinstance(connection, psycopg.Connection) else None)
 
 
-def _sqlalchemy(connection: Any, query: str, arguments: Sequence[Any]) -> Rows:
+def _sqlalchemy(connection: Any, query: LiteralString, arguments: Sequence[Any]) -> Rows:
     from sqlalchemy import text
 
     # Named, since the marks of a place differ from driver to driver; in brackets, since a cast may follow.

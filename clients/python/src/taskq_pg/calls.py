@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, LiteralString
 
 from .task import Result, Task
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .app import App
     from .performance import Performance
 
-Statement = tuple[str, list[Any]]
+Statement = tuple[LiteralString, list[Any]]
 
 _COLUMNS = """task_id, token::text, action, body, num_tries, num_failures, action_deadline, checkpoint, priority,
               metadata, results"""
@@ -33,9 +33,10 @@ class Calls:
         self._claim = [actions, f"{lease} seconds"]
         self._with_results = with_results
         steps, argument = ("steps", ", with_steps => true") if with_steps else ("NULL", "")
-        self._own = f"""SELECT {_COLUMNS}, {steps} FROM taskq.own_tasks(%s, %s, %s::text[], %s::text::interval,
-                               wait => %s::text::interval, with_results => %s{argument})"""
-        self._give = f"""SELECT {_COLUMNS}, {steps}, sqlstate
+        self._own: LiteralString = f"""SELECT {_COLUMNS}, {steps}
+                          FROM taskq.own_tasks(%s, %s, %s::text[], %s::text::interval,
+                                               wait => %s::text::interval, with_results => %s{argument})"""
+        self._give: LiteralString = f"""SELECT {_COLUMNS}, {steps}, sqlstate
                            FROM taskq.return_and_own_tasks({_ACTOR}, %s::text::jsonb, %s, %s::text[],
                                                            %s::text::interval, with_results => %s{argument})"""
 

@@ -11,7 +11,7 @@ import sys
 import time
 import typing
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 
@@ -205,7 +205,7 @@ def _queue(options: argparse.Namespace) -> App:
     return App(options.conninfo or "")
 
 
-def _print(options: argparse.Namespace, query: str, arguments: Sequence[Any]) -> None:
+def _print(options: argparse.Namespace, query: LiteralString, arguments: Sequence[Any]) -> None:
     with _queue(options) as app:
         for row in app.query(query, arguments):
             print(*row)

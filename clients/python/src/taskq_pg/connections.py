@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 Connect = Callable[[], "psycopg.Connection[Any]"]
 ConnectAsync = Callable[[], "Awaitable[psycopg.AsyncConnection[Any]]"]
@@ -129,7 +130,7 @@ class Connections:
 
 def _settings(conninfo: str, name: str) -> dict[str, Any]:
     # What the conninfo says goes first.
-    given = psycopg.conninfo.conninfo_to_dict(conninfo)
+    given = conninfo_to_dict(conninfo)
     settings = {key: value for key, value in _SETTINGS.items() if key not in given}
     if "application_name" not in given:
         settings["application_name"] = name

@@ -9,9 +9,10 @@ import random
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
+from psycopg.rows import tuple_row
 
 from . import borrowed
 from .connections import Connections
@@ -51,7 +52,7 @@ class Link:
         self._connection: psycopg.Connection[Any] | None = None
         self._calling = False
 
-    def call(self, query: str, arguments: Sequence[Any]) -> borrowed.Rows:
+    def call(self, query: LiteralString, arguments: Sequence[Any]) -> borrowed.Rows:
         """Return the rows of a statement in a transaction of its own. It may run twice if its answer gets lost."""
         self._calling = True
         try:
@@ -73,9 +74,9 @@ class Link:
             self._calling = False
 
     @staticmethod
-    def _execute(connection: psycopg.Connection[Any], query: str, arguments: Sequence[Any]) -> borrowed.Rows:
+    def _execute(connection: psycopg.Connection[Any], query: LiteralString, arguments: Sequence[Any]) -> borrowed.Rows:
         # In binary: as text, what a time looks like depends on the DateStyle of the session.
-        with psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
+        with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
             return cursor.execute(query, arguments, binary=True).fetchall()
 
     def cancel(self) -> None:

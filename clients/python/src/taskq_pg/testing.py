@@ -22,7 +22,8 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import dict_row
 
 from .app import App
 from .bodies import read_body
@@ -63,7 +64,7 @@ async def drain_async(app: App, *, concurrency: int = 1, actions: list[str] | No
 def inserted(app: App, action: str | None = None, **columns: Any) -> list[Inserted]:
     """Return the tasks of this action with these values in columns of ``taskq.tasks``, in the order of insertion."""
     wanted = {**({} if action is None else {"action": action}), **columns}
-    with app.connections.use() as connection, connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+    with app.connections.use() as connection, connection.cursor(row_factory=dict_row) as cursor:
         conditions = sql.SQL(" AND ").join(sql.SQL("{} = %s").format(sql.Identifier(name)) for name in wanted)
         query = sql.SQL("SELECT * FROM taskq.tasks WHERE true {} ORDER BY inserted_at, id").format(
             sql.SQL("AND ") + conditions if wanted else sql.SQL("")
@@ -127,7 +128,7 @@ def database(conninfo: str, template: str | None = None) -> Iterator[str]:
     name = f"taskq_test_{uuid.uuid4().hex[:12]}"
     create = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
     if template is not None:
-        of = psycopg.conninfo.conninfo_to_dict(template)["dbname"]
+        of = conninfo_to_dict(template)["dbname"]
         create += sql.SQL(" TEMPLATE {}").format(sql.Identifier(str(of)))
     maintenance = make_conninfo(conninfo, dbname=os.environ.get("TASKQ_TEST_MAINTENANCE_DB", "postgres"))
     with psycopg.connect(maintenance, autocommit=True) as connection:

@@ -13,16 +13,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-try:
-    from opentelemetry import metrics, propagate, trace
-except ImportError:
-    _INSTALLED = False
-else:
-    _INSTALLED = True
-
 if TYPE_CHECKING:
-    from .task import Task
+    from opentelemetry import metrics, propagate, trace
 
+    from .task import Task
+else:
+    try:
+        from opentelemetry import metrics, propagate, trace
+    except ImportError:
+        trace = None
+
+_INSTALLED = trace is not None
 _KEYS = ("traceparent", "tracestate")
 
 

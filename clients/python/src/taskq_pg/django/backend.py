@@ -29,6 +29,8 @@ from ..app import App
 from ..errors import Reject, Retry
 from ..task import Task as Held
 
+# Django has these from version 6 on, which not every Python has.
+# pyright: reportMissingImports=false
 try:
     from django.tasks.backends.base import BaseTaskBackend
     from django.tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus

@@ -9,6 +9,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from ...backend import TaskqBackend
 
+# Django has these from version 6 on, which not every Python has.
+# pyright: reportMissingImports=false
 try:
     from django.tasks import task_backends
 except ImportError:

@@ -1,0 +1,236 @@
+"""What producers call: insertion, signals and results, on a connection of the caller's or of the package's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, LiteralString, Self, Unpack
+
+from . import borrowed, tracing
+from .bodies import body_text, dumps
+from .connections import Connect, ConnectAsync, Connections
+from .durations import Duration, interval
+from .errors import TimedOut
+from .keys import SharedKeys, TaskKeys, plain
+from .task import Result, task_array
+from .threads import in_thread
+
+OnConflict = Literal["error", "skip"]
+IfMissing = Literal["error", "ignore"]
+
+_INSERT_ONE = """SELECT task_id FROM taskq.insert_tasks_report(%s::text::jsonb, on_conflict => %s, if_missing => %s)"""
+_INSERT = "SELECT taskq.insert_tasks(%s::text::jsonb, on_conflict => %s, if_missing => %s)"
+_SIGNAL = """SELECT taskq.signal(%s, result => %s::text::jsonb, status => %s, action => %s,
+                                 retention => %s::text::interval)"""
+_WAIT = "SELECT task_id, NULL, status_code::text, status, result FROM taskq.wait_for_task(%s, %s::text::interval)"
+
+
+class Producer:
+    """A queue, and the connections to it."""
+
+    def __init__(self, connect: str | Connect, connect_async: ConnectAsync | None) -> None:
+        """Connect nothing yet."""
+        self.connections = Connections(connect, connect_async)
+
+    # Insertion.
+
+    def insert(
+        self,
+        action: str,
+        body: Any = None,
+        *,
+        connection: Any = None,
+        on_conflict: OnConflict = "error",
+        if_missing: IfMissing = "error",
+        **keys: Unpack[TaskKeys],
+    ) -> str:
+        """Insert a task, in the transaction of ``connection`` if there is one, else committed at once.
+
+        Returns the id of the task that does the work: with ``on_conflict="skip"`` and with ``unique_by`` that may be
+        one which was there.
+        """
+        tasks = self._alike(action, [body], keys)
+        return str(self._run(connection, _INSERT_ONE, [dumps(tasks), on_conflict, if_missing])[0][0])
+
+    async def insert_async(
+        self,
+        action: str,
+        body: Any = None,
+        *,
+        connection: Any = None,
+        on_conflict: OnConflict = "error",
+        if_missing: IfMissing = "error",
+        **keys: Unpack[TaskKeys],
+    ) -> str:
+        """Do what ``insert`` does, on a connection of asyncio."""
+        tasks = self._alike(action, [body], keys)
+        rows = await self._run_async(connection, _INSERT_ONE, [dumps(tasks), on_conflict, if_missing])
+        return str(rows[0][0])
+
+    def insert_many(
+        self,
+        action: str,
+        bodies: Iterable[Any],
+        *,
+        ids: Sequence[str | None] | None = None,
+        connection: Any = None,
+        on_conflict: OnConflict = "error",
+        if_missing: IfMissing = "error",
+        **keys: Unpack[SharedKeys],
+    ) -> list[str]:
+        """Insert a task for each body, all or none; returns the ids of those inserted, in order."""
+        tasks = self._alike(action, bodies, keys, ids)
+        return _ids(self._run(connection, _INSERT, [dumps(tasks), on_conflict, if_missing]))
+
+    async def insert_many_async(
+        self,
+        action: str,
+        bodies: Iterable[Any],
+        *,
+        ids: Sequence[str | None] | None = None,
+        connection: Any = None,
+        on_conflict: OnConflict = "error",
+        if_missing: IfMissing = "error",
+        **keys: Unpack[SharedKeys],
+    ) -> list[str]:
+        """Do what ``insert_many`` does, on a connection of asyncio."""
+        tasks = self._alike(action, bodies, keys, ids)
+        return _ids(await self._run_async(connection, _INSERT, [dumps(tasks), on_conflict, if_missing]))
+
+    def insert_tasks(
+        self,
+        tasks: Iterable[Mapping[str, Any]],
+        *,
+        connection: Any = None,
+        on_conflict: OnConflict = "error",
+        if_missing: IfMissing = "error",
+    ) -> list[str]:
+        """Insert tasks, each a dict of its keys, all or none; returns the ids of those inserted, in order."""
+        return _ids(self._run(connection, _INSERT, [dumps(self._each(tasks)), on_conflict, if_missing]))
+
+    async def insert_tasks_async(
+        self,
+        tasks: Iterable[Mapping[str, Any]],
+        *,
+        connection: Any = None,
+        on_conflict: OnConflict = "error",
+        if_missing: IfMissing = "error",
+    ) -> list[str]:
+        """Do what ``insert_tasks`` does, on a connection of asyncio."""
+        return _ids(await self._run_async(connection, _INSERT, [dumps(self._each(tasks)), on_conflict, if_missing]))
+
+    @staticmethod
+    def _alike(
+        action: str, bodies: Iterable[Any], keys: Mapping[str, Any], ids: Sequence[str | None] | None = None
+    ) -> list[dict[str, Any]]:
+        shared = {**plain(keys), "action": action, "metadata": tracing.inject(keys.get("metadata"))}
+        tasks = [{**shared, "body": body_text(body)} for body in bodies]
+        if ids is not None:
+            for task, task_id in zip(tasks, ids, strict=True):
+                task["id"] = task_id
+        return tasks
+
+    @staticmethod
+    def _each(tasks: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [task | {"metadata": tracing.inject(task.get("metadata"))} for task in task_array(list(tasks))]
+
+    # Signals and results.
+
+    def signal(
+        self,
+        signal_id: str,
+        result: Any = None,
+        *,
+        status: str | None = None,
+        action: str = "signal",
+        retention: Duration | None = None,
+        connection: Any = None,
+    ) -> bool:
+        """Complete a signal, with a result for those that wait for it. It may come before anything waits.
+
+        Returns false if it has come before: the first one counts.
+        """
+        arguments = self._signal(signal_id, result, status, action, retention)
+        return bool(self._run(connection, _SIGNAL, arguments)[0][0])
+
+    async def signal_async(
+        self,
+        signal_id: str,
+        result: Any = None,
+        *,
+        status: str | None = None,
+        action: str = "signal",
+        retention: Duration | None = None,
+        connection: Any = None,
+    ) -> bool:
+        """Do what ``signal`` does, on a connection of asyncio."""
+        arguments = self._signal(signal_id, result, status, action, retention)
+        return bool((await self._run_async(connection, _SIGNAL, arguments))[0][0])
+
+    @staticmethod
+    def _signal(
+        signal_id: str, result: Any, status: str | None, action: str, retention: Duration | None
+    ) -> Sequence[Any]:
+        kept = None if retention is None else interval(retention)
+        return [signal_id, None if result is None else dumps(result), status, action, kept]
+
+    def wait(self, task_id: str, timeout: Duration = "10 seconds") -> Result:
+        """Sleep until the task has settled, and return how; ``TimedOut`` if it has not in time.
+
+        It has one of the app's connections for itself meanwhile. A workflow does not wait like this, but suspends.
+        """
+        return _settled(self.query(_WAIT, [task_id, interval(timeout)]), task_id, timeout)
+
+    async def wait_async(self, task_id: str, timeout: Duration = "10 seconds") -> Result:
+        """Do what ``wait`` does, in a coroutine."""
+        return _settled(await self.query_async(_WAIT, [task_id, interval(timeout)]), task_id, timeout)
+
+    # Statements.
+
+    def query(self, query: LiteralString, arguments: Sequence[Any] = ()) -> borrowed.Rows:
+        """Return the rows of a statement with ``%s`` in it, on one of the app's own connections, committed at once."""
+        with self.connections.use() as connection:
+            return borrowed.execute(connection, query, arguments)
+
+    async def query_async(self, query: LiteralString, arguments: Sequence[Any] = ()) -> borrowed.Rows:
+        """Do what ``query`` does, in a coroutine. Without a connection of asyncio's it uses a thread."""
+        if not self.connections.has_async:
+            return await in_thread(self.query, query, arguments)
+        async with self.connections.use_async() as connection:
+            return await borrowed.execute_async(connection, query, arguments)
+
+    def __enter__(self) -> Self:
+        """Return the app, to be closed in the end."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connections that the app keeps."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections that the app keeps. It opens others if it is used again."""
+        self.connections.close()
+
+    async def close_async(self) -> None:
+        """Close those of the running loop as well."""
+        self.connections.close()
+        await self.connections.close_async()
+
+    def _run(self, connection: Any, query: LiteralString, arguments: Sequence[Any]) -> borrowed.Rows:
+        if connection is None:
+            return self.query(query, arguments)
+        return borrowed.execute(connection, query, arguments)
+
+    async def _run_async(self, connection: Any, query: LiteralString, arguments: Sequence[Any]) -> borrowed.Rows:
+        if connection is None:
+            return await self.query_async(query, arguments)
+        return await borrowed.execute_async(connection, query, arguments)
+
+
+def _ids(rows: borrowed.Rows) -> list[str]:
+    return [row[0] for row in rows]
+
+
+def _settled(rows: borrowed.Rows, task_id: str, timeout: Duration) -> Result:
+    if not rows:
+        raise TimedOut(f"{task_id} has not settled within {timeout}")
+    return Result(*rows[0])

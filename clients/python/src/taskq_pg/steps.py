@@ -1,0 +1,194 @@
+"""Durable functions: what a workflow has done is saved as steps, and while it waits its task holds nothing.
+
+A workflow is entered from the top after each wait, crash and failure. What has a saved step is not done again: it
+returns what it returned before. Each promise is kept by a SQL call: ``taskq.save_step`` keeps the first result of a
+name and refuses a token that is void, and ``taskq.return_task`` suspends.
+
+What both flavours of contexts do is written here once, as generators that yield statements and are sent their rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import typing
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
+
+import psycopg
+
+from . import borrowed, tracing
+from .bodies import body_text, convert, dumps, dumps_again
+from .durations import Duration, interval
+from .errors import Aborted, Lost, Suspend, TimedOut
+from .keys import SharedKeys, plain
+from .link import is_lost, is_transient
+
+if TYPE_CHECKING:
+    from .task import Task
+
+T = TypeVar("T")
+Statement = tuple[LiteralString, Sequence[Any]]
+Calls = Generator[Statement, borrowed.Rows, T]
+
+_SAVE = "SELECT taskq.save_step(%s, %s::text::uuid, %s, %s::text::jsonb, %s::text::interval)"
+# Until when a wait lasts is saved once, by the queue's own clock: a later try waits for the rest of it.
+_LEFT = """SELECT (until - taskq.clock())::text, until <= taskq.clock()
+             FROM (SELECT (taskq.save_step(%s, %s::text::uuid, %s, to_jsonb(taskq.clock() + %s::text::interval))
+                           #>> '{}')::timestamptz AS until) AS saved"""
+# In one transaction with a step that says so: the tasks are inserted once, even if retention has removed them since.
+_INSERT = """SELECT taskq.save_step(%s, %s::text::uuid, %s, %s::text::jsonb),
+                    (SELECT count(*) FROM taskq.insert_tasks(%s::text::jsonb, on_conflict => 'skip'))"""
+
+
+class Steps:
+    """What a task has done as a workflow, and what it does next."""
+
+    def __init__(self, task: Task, lease: float) -> None:
+        """Take the steps that the task has come with; ``lease`` is in seconds."""
+        self.task = task
+        """The task that performs the workflow."""
+        self._lease = f"{lease} seconds"
+        self._steps = dict(task.steps)
+        self._results = {result.task_id: result for result in task.results}
+        self._used: dict[str, int] = {}
+
+    @property
+    def id(self) -> str:
+        """The id of the workflow's task."""
+        return self.task.id
+
+    def _use(self, name: str, unique: bool = True) -> str:
+        if self.task.lost.is_set():
+            raise Lost(f'lost before "{name}"')
+        uses = self._used[name] = self._used.get(name, 0) + 1
+        if uses == 1:
+            return name
+        if unique:
+            raise ValueError(f'a second step is named "{name}"; in a loop, say step(..., unique=False)')
+        return self._use(f"{name}#{uses}")
+
+    def _save(self, name: str, value: Any) -> Calls[Any]:
+        rows = yield self._saving(name, value)
+        self._steps[name] = rows[0][0]
+        return rows[0][0]
+
+    def _saving(self, name: str, value: Any) -> Statement:
+        try:
+            text = dumps_again(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TypeError(f'the result of step "{name}" is no JSON: {error}') from error
+        return _SAVE, [self.task.id, self.task.token, name, text, self._lease]
+
+    def _left(self, name: str, duration: Duration) -> Calls[str | None]:
+        """Return what is left of a duration that began when this was asked first; None if nothing is."""
+        rows = yield _LEFT, [self.task.id, self.task.token, name, interval(duration)]
+        left, over = rows[0]
+        return None if over else left
+
+    def _wait(self, name: str, elements: list[Any], timeout: Duration | None) -> Calls[Any]:
+        """Suspend until the tasks have settled, and return how, as it was saved first."""
+        until = f"{name}:until"
+        if timeout is not None:
+            self._use(until)
+        if name in self._steps:
+            return self._steps[name]
+        ids = [element if isinstance(element, str) else element["id"] for element in elements]
+        ended: Any = [self._ending(task_id) for task_id in ids if task_id in self._results]
+        if len(ended) < len(ids):
+            if timeout is None:
+                raise Suspend(depends_on=elements)
+            first = until not in self._steps
+            left = yield from self._left(until, timeout)
+            if first or left is not None:
+                # Even without any time: a signal that came before is told to the entry after this one.
+                raise Suspend(depends_on=elements, wait_at_most=left or "1 microsecond")
+            ended = {"timed_out": True}
+        return (yield from self._save(name, ended))
+
+    def _ending(self, task_id: str) -> dict[str, Any]:
+        result = self._results[task_id]
+        if result.completed:
+            return {"task_id": task_id, "result": result.result}
+        return {"task_id": task_id, "aborted": result.status}
+
+    def _wait_for(
+        self, name: str, signal: str | None, tasks: Iterable[str] | None, timeout: Duration | None
+    ) -> Calls[Any]:
+        if (signal is None) == (tasks is None):
+            raise TypeError("wait_for takes a signal, or tasks")
+        elements: list[Any] = [{"id": signal, "signal": True}] if tasks is None else list(tasks)
+        ended = yield from self._wait(self._use(name), elements, timeout)
+        if isinstance(ended, dict):
+            raise TimedOut(f'"{name}" has not ended within {timeout}')
+        values = _values(ended, False)
+        return values[0] if tasks is None else values
+
+    def _map(
+        self,
+        name: str,
+        action: str,
+        bodies: Iterable[Any],
+        is_call: bool,
+        return_aborted: bool,
+        keys: SharedKeys,
+    ) -> Calls[list[Any]]:
+        name, inserted = self._use(name), self._use(f"{name}:tasks")
+        if name not in self._steps and inserted not in self._steps:
+            texts = [body_text(body) for body in bodies]
+            # Of an earlier task with the id of this one there may be children left. The token tells this one's apart,
+            # and is the same if the statement is run again since its answer got lost.
+            ids = [self._child(name if is_call else f"{name}/{n}") for n in range(len(texts))]
+            shared = {**plain(keys), "action": action, "metadata": tracing.inject(keys.get("metadata"))}
+            children = [{**shared, "id": i, "body": text} for i, text in zip(ids, texts, strict=True)]
+            yield _INSERT, [self.task.id, self.task.token, inserted, dumps(ids), dumps(children)]
+            self._steps[inserted] = ids
+        # Those that were inserted, whatever the code asks for by now.
+        ended = yield from self._wait(name, self._steps.get(inserted, []), None)
+        return _values(ended, return_aborted)
+
+    def _child(self, name: str) -> str:
+        return f"{self.id}/{name}/{hashlib.sha256(self.task.token.encode()).hexdigest()[:8]}"
+
+    def _sleep(self, name: str, duration: Duration) -> Calls[None]:
+        name, until = self._use(name), self._use(f"{name}:until")
+        if name in self._steps:
+            return
+        left = yield from self._left(until, duration)
+        if left is not None:
+            # Nothing to wait for but the time.
+            raise Suspend(depends_on=[], retry_after=left)
+        yield from self._save(name, None)
+
+    def _again(self, error: Exception) -> None:
+        """Return if the call may be made again; else raise."""
+        if isinstance(error, psycopg.Error) and error.sqlstate == "TQ001":
+            raise Lost(str(error)) from error
+        if not (is_lost(error) or is_transient(error)):
+            raise error
+        if self.task.lost.is_set():
+            raise Lost(str(error)) from error
+
+
+def _values(ended: list[dict[str, Any]], return_aborted: bool) -> list[Any]:
+    """Return the results; raise the first abort unless it is to be returned in its place."""
+    values: list[Any] = []
+    for one in ended:
+        if "aborted" in one:
+            error = Aborted(one["task_id"], one["aborted"])
+            if not return_aborted:
+                raise error
+            values.append(error)
+        else:
+            values.append(one["result"])
+    return values
+
+
+def read(value: Any, function: Callable[..., Any], name: str) -> Any:
+    """Return a saved result as what the function's annotation asks for."""
+    try:
+        kind = typing.get_type_hints(function, include_extras=True).get("return", Any)
+    except (TypeError, NameError, AttributeError):
+        kind = Any  # a built-in, or an annotation that cannot be looked up
+    if kind is int and isinstance(value, bool):
+        return value  # which is an int in Python
+    return convert(value, kind, f'the result of step "{name}"')
