@@ -48,7 +48,8 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Gra
     move_into_lanes(claim, &mut sources, &mut passed, to_move);
     while grants.len() < claim.call.request.max_tasks
         && !claim.is_over()
-        && !claim.call.asked.is_over()
+        // It asks about each candidate.
+        && !claim.call.asked.is_over(true)
         && !sources.is_empty()
     {
         check_for_interrupts();
@@ -86,7 +87,12 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Gra
         passed.extend(round.in_vain);
         claim.sweep();
         close(&mut sources, &round.refused, &reservations);
-        window = if grants.len() == before { (2 * wanted).min(MOST_IN_A_ROUND) } else { 0 };
+        let nothing = grants.len() == before;
+        if nothing && !claim.may_move() {
+            // What is left would be moved by a few in each round. The next call goes on.
+            break;
+        }
+        window = if nothing { (2 * wanted).min(MOST_IN_A_ROUND) } else { 0 };
         if move_into_lanes(claim, &mut sources, &mut passed, to_move) {
             to_move *= 2;
         }

@@ -34,7 +34,7 @@ pub(crate) enum Taking {
     HeldBack,
 }
 
-/// For how long a claim asks: longer than that, entries that may be held back count as held back.
+/// For how long a claim asks: longer than that, entries that may be held back count as held back. What it has taken by then is enough.
 const LONGEST: Duration = Duration::from_millis(500);
 
 /// What a claim has asked and heard.
@@ -112,9 +112,10 @@ impl Asked {
         self.free.get()
     }
 
-    /// Whether the claim is to end with what it has.
-    pub(super) fn is_over(&self) -> bool {
-        self.free.get() || self.over.get()
+    /// Whether the claim is to end with what it has. `or_asks_no_more`: also if it takes nothing from here on about which it has to ask.
+    pub(super) fn is_over(&self, or_asks_no_more: bool) -> bool {
+        let is_used_up = || self.time.get().is_some_and(|(asking, _)| asking.is_used_up());
+        self.free.get() || self.over.get() || or_asks_no_more && self.taking == Taking::Free && is_used_up()
     }
 
     /// Whether the claim takes this entry. `gated`: it has a group, a workgroup or a merge key.

@@ -108,13 +108,17 @@ pub(crate) fn claim(request: &Request, actions: &[Action], now: Time, grants: &m
 
 /// Takes entries that are in no lane, in their order. Tells whether it has given up since others are faster each time.
 fn unlimited(claim: &mut Claim, action_nos: &[i32], grants: &mut Vec<Grant>) -> bool {
-    let max_tasks = claim.call.request.max_tasks;
+    let (max_tasks, before) = (claim.call.request.max_tasks, grants.len());
     let mut ranges = marks::ranges_of_look(action_nos);
     let mut depth = 0;
     let mut more = true;
     // Since when nothing has come of it.
     let mut in_vain: Option<Instant> = None;
-    while more && grants.len() < max_tasks && claim.may_move() && !claim.call.asked.is_over() {
+    while more
+        && grants.len() < max_tasks
+        && claim.may_move()
+        && !claim.call.asked.is_over(grants.len() > before)
+    {
         check_for_interrupts();
         let room = max_tasks - grants.len();
         depth = room.max(depth).saturating_mul(2);

@@ -113,7 +113,7 @@ fn walk(
         let mut first: Option<Position> = None;
         for keys in keys(&stretch, room) {
             entries.start(&keys);
-            while held.len() < room && !call.asked.is_over() {
+            while held.len() < room && !call.asked.is_over(!held.is_empty()) {
                 let Some(entry) = entries.next() else { break };
                 if entry.get(run::GRANTABLE) {
                     let position = entry.get(run::POSITION);

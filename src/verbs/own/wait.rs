@@ -10,6 +10,7 @@
 use std::time::{Duration, Instant};
 
 use super::look::{self, Look, look, nothing_was_due};
+use crate::background;
 use crate::claim::may_run::{self, Taking};
 use crate::claim::{Grant, Moved, Request, claim, note_passed_over};
 use crate::clock;
@@ -40,6 +41,11 @@ pub(super) fn wait(request: &Request, waiter: &mut Waiter) -> Look {
             if due.any() {
                 // The call ends: what is due it does in part, as one that does not wait.
                 look(request, &mut found, Some(due), Some(began));
+            }
+            if next.owed {
+                // The next call would go past the same entries.
+                background::begin_call();
+                background::call_if(true);
             }
             return found;
         }
@@ -78,9 +84,9 @@ fn look_once(request: &Request, waiter: &mut Waiter) -> (Look, Due, Next) {
 pub(crate) fn look_for_work(request: &Request, actions: &[Action], grants: &mut Vec<Grant>) -> (Due, Next) {
     let numbers: Vec<i32> = actions.iter().map(|a| a.action_no).collect();
     if nothing_was_due(actions) {
-        claim(request, actions, clock::now(), grants);
-        if grants.len() >= request.max_tasks {
-            return (Due::default(), Next::default());
+        let claimed = claim(request, actions, clock::now(), grants);
+        if grants.len() >= request.max_tasks || claimed.held_back && !grants.is_empty() {
+            return (Due::default(), Next { owed: claimed.held_back, ..Next::default() });
         }
     }
     let (now, began) = (clock::now(), Instant::now());
@@ -90,7 +96,7 @@ pub(crate) fn look_for_work(request: &Request, actions: &[Action], grants: &mut 
     }
     let claimed = claim(request, actions, now, grants);
     if !grants.is_empty() {
-        return (due, Next::default());
+        return (due, Next { owed: claimed.held_back, ..Next::default() });
     }
     // The next look would go past the same entries again.
     let rest = if claimed.held_back { REST * began.elapsed() } else { Duration::ZERO };
