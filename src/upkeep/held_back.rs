@@ -1,4 +1,5 @@
-//! Entries that may not run are moved out of the way of waiting calls, which leave them where they are.
+//! Entries that may not run are moved out of the way of waiting calls, which leave them where they are: by a process that commits, and by
+//! a waiting call that has been granted something, and so commits as well.
 
 use super::look::look;
 use super::step::Step;
@@ -36,8 +37,8 @@ pub(super) fn step(now: Time) -> Step {
     Step { done: moved, more: moved }
 }
 
-/// Moves entries of one action; whether it has moved any.
-fn clear(action: &Action, now: Time) -> bool {
+/// Moves a part of what stands before the first entry of one action that may run; whether it has moved any.
+pub(crate) fn clear(action: &Action, now: Time) -> bool {
     let request = Request::trial(Taking::HeldBack);
     // What has become free since it was looked at is not granted here.
     let cleared = subtransaction::all_or_nothing(|| {

@@ -9,7 +9,7 @@
 pub(crate) mod by_time;
 pub(crate) mod due;
 pub(crate) mod elapsed;
-mod held_back;
+pub(crate) mod held_back;
 mod look;
 mod next;
 mod owed;

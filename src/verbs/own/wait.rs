@@ -10,7 +10,6 @@
 use std::time::{Duration, Instant};
 
 use super::look::{self, Look, look, nothing_was_due};
-use crate::background;
 use crate::claim::may_run::{self, Taking};
 use crate::claim::{Grant, Moved, Request, claim, note_passed_over};
 use crate::clock;
@@ -43,9 +42,11 @@ pub(super) fn wait(request: &Request, waiter: &mut Waiter) -> Look {
                 look(request, &mut found, Some(due), Some(began));
             }
             if next.owed {
-                // The next call would go past the same entries.
-                background::begin_call();
-                background::call_if(true);
+                // Else the next call would go past the same entries.
+                let now = clock::now();
+                for action in &found.actions {
+                    upkeep::held_back::clear(action, now);
+                }
             }
             return found;
         }

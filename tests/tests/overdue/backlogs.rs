@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use taskq_tests::{Db, Session};
+use taskq_tests::{Db, Session, until};
 
 /// A call that sleeps is granted this task, long before its time is up.
 fn comes(session: &mut Session, task_id: &str) {
@@ -194,4 +194,41 @@ fn the_last_look_has_its_part_of_a_time_out() {
         assert!(now > before || now == 200_000, "it has moved nothing of {before}");
         before = now;
     }
+}
+
+/// Why: once a claim had moved the 20,000 that it moves at the most, it went on in rounds of ten, each of which looked at thousands: 40
+/// seconds for 100,000.
+#[test]
+fn a_claim_ends_when_it_has_moved_enough_out_of_its_lanes() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT taskq.set_action('x', max_per_group => 2);
+         SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object(
+             'action', 'x', 'group_id', 'g' || i % 50, 'workgroup', 'w')) FROM generate_series(1, 45000) AS i));
+         SELECT taskq.delay_workgroup('w', '1 hour')",
+    );
+    session.run("VACUUM ANALYZE");
+    let pages = session.pages("SELECT count(*) FROM taskq.own_tasks('w', 10, '{x}')");
+    let moved = session.one::<i64>("SELECT count(*) FROM taskq.scheduled");
+    assert!((15_000..=40_000).contains(&moved), "{moved}");
+    assert!(pages < 100 * moved, "{pages} pages for {moved} entries");
+    assert!(session.broken().is_empty(), "{:?}", session.broken());
+}
+
+/// Why: only a call that slept had them moved. One that was granted something each time went past them each time.
+#[test]
+fn a_call_that_is_granted_something_has_moved_what_it_has_gone_past() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run(
+        "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[2000]), group_id => 'g');
+         SELECT taskq.pause_group('g')",
+    );
+    session.insert(json!([{"id": "free", "action": "x"}])).unwrap();
+    let grants = session.own_with("w", 1, &["x"], "wait => '5 minutes'").unwrap();
+    assert_eq!(grants.iter().map(|g| g.task_id.as_str()).collect::<Vec<_>>(), ["free"]);
+    until("the entries of the paused group are out of the way", || {
+        (session.one::<i64>("SELECT count(*) FROM taskq.parked") == 2000).then_some(())
+    });
 }
