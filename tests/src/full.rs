@@ -18,6 +18,8 @@ pub fn fill(session: &mut Session) -> Vec<Grant> {
         {"id": "handler", "action": "x", "depends_on": [{"id": "held 2", "condition": "aborted"}]},
         {"id": "one", "action": "u", "unique_by": {"key": "k", "period": "1 day"}},
         {"id": "a 1", "action": "f", "group_id": "a"}, {"id": "a 2", "action": "f", "group_id": "a"}, {"id": "b 1", "action": "f", "group_id": "b"},
+        {"id": "waits", "action": "w", "max_tries": 2}, {"id": "later", "action": "t", "spontaneous": true, "not_before": "2100-01-01"},
+        {"id": "some", "action": "x", "num_required": 2, "depends_on": ["done", "later", "held 2"]},
         {"id": "back", "action": "b"}, {"id": "日本語 \t tab \\ \"", "action": "x", "body": "line\nbreak \\N \\. é"},
     ]);
     // Groups that take turns, with a limit each and one of their own, a place of which is held.
@@ -32,6 +34,12 @@ pub fn fill(session: &mut Session) -> Vec<Grant> {
     session.give_with("done", done.token, "completed", "status => 'fine', result => '{\"n\": 1}'").unwrap();
     session.perform("d", "aborted");
     session.perform("b", "pending");
+    // One that was suspended before, and has results of that, waits for a signal and a timer.
+    for awaited in ["[\"done\"]", "[{\"id\": \"approval\", \"signal\": true}, \"later\"]"] {
+        let waits = session.own_one("w");
+        let arguments = format!("depends_on => '{awaited}', wait_at_most => '1000 years'");
+        session.give_with("waits", waits.token, "pending", &arguments).unwrap();
+    }
     session.run(
         "SELECT taskq.schedule('paused', '0 0 1 1 *', '{\"action\": \"x\"}'), taskq.pause_schedule('paused')",
     );
@@ -53,6 +61,7 @@ pub fn snapshot(session: &mut Session) -> Vec<String> {
         "groups",
         "schedules",
         "steps",
+        "waits",
         "count_tasks()",
     ]
     .iter()
@@ -80,6 +89,18 @@ pub fn work_goes_on(session: &mut Session, held: &[Grant]) {
     assert_eq!(session.state("handler"), "aborted");
     // One group's place is still held, the other's is free.
     assert_eq!(session.own("w", 9, &["f"]).unwrap().len(), 1);
+    // What is suspended still is, and goes on after the signal and the time; the dependencies of the insertion are as they were.
+    session.run("SELECT taskq.signal('approval', '{\"by\": \"them\"}')");
+    assert_eq!(session.state("waits"), "blocked");
+    session.run("SELECT taskq.update_tasks('{later}', not_before => now())");
+    session.run("SELECT taskq.maintain()");
+    assert_eq!((session.state("waits"), session.state("some")), ("ready".into(), "ready".into()));
+    let results: Value =
+        session.one("SELECT results FROM taskq.own_tasks('w', 1, '{w}', with_results => true)");
+    let mut awaited: Vec<&str> =
+        results.as_array().unwrap().iter().map(|r| r["task_id"].as_str().unwrap()).collect();
+    awaited.sort_unstable();
+    assert_eq!(awaited, ["approval", "done", "later"]);
     // Whatever is left can be done to the end.
     while let Some(grant) = session.own("w", 1, &["x", "b"]).unwrap().pop() {
         session.complete(&grant);

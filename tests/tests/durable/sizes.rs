@@ -89,3 +89,31 @@ fn many_suspensions_of_a_task_leave_no_row_each() {
     let (before, after): (i64, i64) = (before.unwrap().parse().unwrap(), after.parse().unwrap());
     assert!(after - before < 50, "{before} rows have become {after}");
 }
+
+/// Why: each dependency that a suspension had added was compared with the whole list of what is retried.
+#[test]
+#[ignore = "long"]
+#[cfg(target_os = "linux")]
+fn a_retry_of_many_that_were_suspended_takes_time_that_grows_with_their_number() {
+    let used = |tasks: u32| {
+        let db = Db::new();
+        let mut session = db.connect();
+        session.run(&format!(
+            "SELECT count(*) FROM taskq.insert_many('work', array_fill('b'::text, ARRAY[{tasks}]));
+             SELECT count(*) FROM taskq.return_tasks((SELECT jsonb_agg(jsonb_build_object('task_id', o.task_id, 'token', o.token,
+                 'status_code', 'pending', 'depends_on', '[{{\"id\": \"s\", \"signal\": true}}]'::jsonb))
+               FROM taskq.own_tasks('w', {tasks}, '{{work}}') AS o))"
+        ));
+        session.run("SELECT taskq.signal('s'); SELECT taskq.cancel_tasks(actions => '{work}')");
+        let pid: i32 = session.one("SELECT pg_backend_pid()");
+        let nanoseconds = || -> u64 {
+            let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+            text.split(' ').next().unwrap().parse().unwrap()
+        };
+        let before = nanoseconds();
+        assert_eq!(session.one::<i64>("SELECT taskq.retry_tasks(actions => '{work}')"), i64::from(tasks));
+        nanoseconds() - before
+    };
+    let (few, many) = (used(4_000), used(40_000));
+    assert!(many < 20 * few, "{few} ns of processor time for 4,000, {many} for 40,000");
+}
