@@ -8,6 +8,7 @@ use super::order::{self, Wanted};
 use super::settled::hold_outcomes;
 use crate::error::Result;
 use crate::number::TaskNo;
+use crate::pg::block::in_transaction_block;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::subtransaction;
 
@@ -15,23 +16,37 @@ use crate::pg::subtransaction;
 /// only a queue that is stormed all the while gets there.
 const MOST_ATTEMPTS: usize = 100;
 
+/// In so many of the first ones a deadlock is no error.
+const MOST_DEADLOCKED: usize = 5;
+
 /// Runs a call that locks in waves. It may be run several times; what an earlier run changed is undone.
 ///
 /// Each such call is a subtransaction. A transaction that makes many of them stops using them in time, and one with
 /// savepoints has none (see [`subtransaction::may_nest`]): their calls wait in the order in which they come.
+///
+/// A call that is a transaction by itself begins anew after a deadlock, too, some times: it gives up all that it has locked. The order of
+/// locks leaves one that it cannot prevent. `SKIP LOCKED` waits in PostgreSQL where it comes to a row at the moment in which an
+/// update of it is committed, and a third transaction has locked the new version (`heap_lock_updated_tuple`). In a transaction
+/// block earlier calls may have locked what the other one waits for.
 pub(crate) fn restartable<R>(call: impl Fn() -> Result<R>) -> Result<R> {
     if order::is_under_way() || !subtransaction::may_nest() {
         return call();
     }
     let mut wanted = Wanted::default();
-    for _ in 0..MOST_ATTEMPTS {
+    let is_alone = !in_transaction_block();
+    for attempt in 0..MOST_ATTEMPTS {
         check_for_interrupts();
         order::begin(wanted.clone());
         let _over = Over;
-        let done = subtransaction::undoable(|| {
+        let work = || {
             lock_wanted(&wanted);
             call()
-        });
+        };
+        let done = if is_alone && attempt < MOST_DEADLOCKED {
+            subtransaction::undoable_or_deadlocked(work)
+        } else {
+            subtransaction::undoable(work)
+        };
         if let Some(result) = done {
             return result;
         }

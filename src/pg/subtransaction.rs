@@ -87,6 +87,18 @@ pub(crate) fn undoable<T, E>(work: impl FnOnce() -> Result<T, E>) -> Option<Resu
     }
 }
 
+/// The same; `None` also if it was the victim of a deadlock.
+pub(crate) fn undoable_or_deadlocked<T, E>(work: impl FnOnce() -> Result<T, E>) -> Option<Result<T, E>> {
+    match catch_unwind(AssertUnwindSafe(|| undoable(work))) {
+        Ok(done) => done,
+        Err(payload) if is(payload.as_ref(), PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED) => {
+            forget_error();
+            None
+        }
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
 /// Runs `work` in a subtransaction: what it changed is undone if it refuses.
 pub(crate) fn all_or_nothing<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     match undoable(work) {

@@ -188,3 +188,28 @@ fn cancels_in_opposite_orders_do_not_deadlock() {
     let cancelled: i64 = callers.into_iter().map(|caller| caller.join().1).sum();
     assert_eq!(cancelled, 400, "each is cancelled by exactly one call");
 }
+
+/// Where the order of locks does not help, a call that is a transaction by itself gives up what it has locked, and begins anew.
+#[test]
+fn a_call_alone_that_is_the_victim_of_a_deadlock_begins_anew() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}])).unwrap();
+    let lock = |id: &str| {
+        format!(
+            "SELECT FROM taskq.run r JOIN taskq.task t USING (task_no) WHERE t.id = '{id}' FOR UPDATE OF r"
+        )
+    };
+    let mut other = db.connect();
+    // The call is the one that looks for a deadlock.
+    other.run("SET deadlock_timeout = '10min'; BEGIN");
+    other.run(&lock("b"));
+    let mut caller = db.connect();
+    caller.run("SET deadlock_timeout = '2s'");
+    let call = caller.background(|s| s.cancel(&["a", "b"]));
+    call.settle_down(&mut session);
+    other.run(&lock("a"));
+    other.run("COMMIT");
+    assert_eq!(call.join().1.unwrap(), 2);
+    assert_eq!(session.broken(), [""; 0]);
+}

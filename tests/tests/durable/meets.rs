@@ -173,3 +173,38 @@ fn a_signal_that_is_prepared_counts_when_it_is_committed() {
         assert_eq!(session.state("t"), state);
     }
 }
+
+/// It is still the one of its key and period: it has not ended.
+#[test]
+fn a_unique_task_stays_the_only_one_while_it_is_suspended() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let unique =
+        |id: &str| json!([{"id": id, "action": "work", "unique_by": {"key": "k", "period": "1 day"}}]);
+    assert_eq!(session.insert(unique("first")).unwrap(), ["first"]);
+    let first = session.own_one("work");
+    suspend(&mut session, &first, FOR_S).unwrap();
+    assert_eq!(session.insert(unique("second")).unwrap(), [""; 0]);
+    assert!(session.task("second").is_none());
+    assert!(signal(&mut session, "s"));
+    let again = session.own_one("work");
+    assert_eq!(again.task_id, "first");
+    session.complete(&again);
+    assert_eq!(session.insert(unique("third")).unwrap(), [""; 0], "once in its period");
+    assert_eq!(session.broken(), [""; 0]);
+}
+
+#[test]
+fn why_and_graph_show_for_what_it_waits_and_until_when() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.insert_task('t', 'work', group_id => 'g')");
+    let grant = session.own_one("work");
+    let arguments = FOR_S.to_owned() + ", wait_at_most => '1 day'";
+    suspend(&mut session, &grant, &arguments).unwrap();
+    let why = session.all::<String>("SELECT taskq.why('t')").join("; ");
+    let until: String = session.one("SELECT until::text FROM taskq.waits");
+    assert!(why.contains("\"s\"") && why.contains(&until[..16]), "{why} ({until})");
+    let graph: String = session.one("SELECT taskq.graph('g', 'mermaid')");
+    assert!(graph.contains("-->") && graph.contains('s'), "{graph}");
+}

@@ -290,3 +290,26 @@ fn health_shows_numbers_that_run_out_and_clocks_that_are_wrong() {
     session.set_now(None);
     assert_eq!(problems(&mut session, "clock"), []);
 }
+
+/// A forgotten approval is nothing that any other number shows.
+#[test]
+fn health_tells_of_what_is_suspended_without_a_limit_for_more_than_a_week() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for (ago, id, limit) in [
+        ("8 days", "forgotten", ""),
+        ("9 days", "limited", ", wait_at_most => '1 year'"),
+        ("6 days", "recent", ""),
+    ] {
+        set_back(&mut session, ago);
+        session.insert(json!([{"id": id, "action": "x"}])).unwrap();
+        let grant = session.own_one("x");
+        let arguments = format!("depends_on => '[{{\"id\": \"approval\", \"signal\": true}}]'{limit}");
+        session.give_with(id, grant.token, "pending", &arguments).unwrap();
+    }
+    session.set_now(None);
+    let problem = the_problem(&mut session, "suspended", "notice", "");
+    assert!(problem.starts_with("a task is suspended without a limit for longer than a week"), "{problem}");
+    session.run("SELECT taskq.signal('approval')");
+    assert_eq!(problems(&mut session, "suspended"), []);
+}
