@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
-use taskq_tests::{Background, Db, Progress, random::Random, sqlstate};
+use taskq_tests::{Answer, Background, Db, Progress, Session, random::Random, sqlstate};
 
-use super::{signal, suspend, suspended, waits_for};
+use super::{own_with_results, signal, suspend, suspended, waits_for};
 
 /// The end of what it waits for is on its way: the suspension waits for that, and counts it, or finds that it was rolled back.
 #[test]
@@ -180,4 +180,71 @@ fn a_return_beside_an_insertion_below_a_suspended_task_makes_no_deadlock() {
     session.join();
     assert_eq!(watcher.state("t"), "blocked");
     suspended(&mut watcher, "u", "[\"below\"]");
+}
+
+const LEVELS: [&str; 3] = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
+
+/// In a transaction that has its snapshot already, `beside` comes before `call`; if the call is told to begin anew, it does. The task has
+/// gone on in any case.
+fn behind_an_old_snapshot(
+    level: &str,
+    beside: impl Fn(&mut Session),
+    call: impl Fn(&mut Session) -> Answer<()>,
+) {
+    let db = Db::new();
+    let (mut session, mut other) = (db.connect(), db.connect());
+    session.run("SELECT taskq.insert_task('t', 'work')");
+    let mut tries = 0;
+    loop {
+        session.run(&format!("BEGIN ISOLATION LEVEL {level}"));
+        assert!(session.one::<i64>("SELECT count(*) FROM taskq.tasks") > 0);
+        if tries == 0 {
+            beside(&mut other);
+        }
+        tries += 1;
+        match call(&mut session) {
+            Ok(()) => break session.run("COMMIT"),
+            Err(error) => {
+                assert_eq!((sqlstate(&error), tries), ("40001", 1), "{level}: {error}");
+                session.run("ROLLBACK");
+            }
+        }
+    }
+    assert!(
+        other.one::<i64>("SELECT count(*) FROM taskq.settled JOIN taskq.task USING (task_no) WHERE id = 's'")
+            == 1
+    );
+    let (_, results) = own_with_results(&mut other, "work");
+    assert_eq!(results[0]["task_id"], "s", "{level}");
+    assert_eq!(other.broken(), Vec::<String>::new(), "{level}");
+}
+
+#[test]
+fn a_signal_behind_an_old_snapshot_reaches_what_was_suspended_since() {
+    for level in LEVELS {
+        behind_an_old_snapshot(
+            level,
+            |other| suspend_held(other, "[{\"id\": \"s\", \"signal\": true}]"),
+            |session| session.query_one("SELECT taskq.signal('s')", &[]).map(drop),
+        );
+    }
+}
+
+#[test]
+fn a_suspension_behind_an_old_snapshot_finds_the_signal_that_came_since() {
+    for level in LEVELS {
+        behind_an_old_snapshot(
+            level,
+            |other| assert!(signal(other, "s")),
+            |session| {
+                let grant = session.own("worker", 1, &["work"])?.remove(0);
+                suspend(session, &grant, "depends_on => '[{\"id\": \"s\", \"signal\": true}]'").map(drop)
+            },
+        );
+    }
+}
+
+fn suspend_held(session: &mut Session, awaited: &str) {
+    let grant = session.own_one("work");
+    suspend(session, &grant, &format!("depends_on => '{awaited}'")).unwrap();
 }
