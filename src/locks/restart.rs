@@ -1,5 +1,7 @@
 //! Running a call that locks in waves: see [`order`](super::order).
 
+use std::time::Duration;
+
 use super::edges::lock_edges;
 use super::forms::LockStrength;
 use super::guard::guard;
@@ -9,15 +11,16 @@ use super::settled::hold_outcomes;
 use crate::error::Result;
 use crate::number::TaskNo;
 use crate::pg::block::in_transaction_block;
-use crate::pg::session::check_for_interrupts;
-use crate::pg::subtransaction;
+use crate::pg::session::{check_for_interrupts, nap};
+use crate::pg::subtransaction::{self, Deadlocked};
 
 /// After so many new beginnings the call waits out of order. Each has waited for another transaction to end, so
 /// only a queue that is stormed all the while gets there.
 const MOST_ATTEMPTS: usize = 100;
 
-/// In so many of the first ones a deadlock is no error.
-const MOST_DEADLOCKED: usize = 5;
+/// So many deadlocks are no error, and for how long it does nothing after the first; after the second twice as long, and so on.
+const MOST_DEADLOCKS: u32 = 10;
+const AFTER_DEADLOCK: Duration = Duration::from_millis(20);
 
 /// Runs a call that locks in waves. It may be run several times; what an earlier run changed is undone.
 ///
@@ -33,19 +36,26 @@ pub(crate) fn restartable<R>(call: impl Fn() -> Result<R>) -> Result<R> {
         return call();
     }
     let mut wanted = Wanted::default();
-    let is_alone = !in_transaction_block();
-    for attempt in 0..MOST_ATTEMPTS {
+    let mut deadlocks = if in_transaction_block() { MOST_DEADLOCKS } else { 0 };
+    for _ in 0..MOST_ATTEMPTS {
         check_for_interrupts();
         order::begin(wanted.clone());
         let _over = Over;
-        let work = || {
-            lock_wanted(&wanted);
-            call()
+        let attempt = || {
+            subtransaction::undoable(|| {
+                lock_wanted(&wanted);
+                call()
+            })
         };
-        let done = if is_alone && attempt < MOST_DEADLOCKED {
-            subtransaction::undoable_or_deadlocked(work)
+        let done = if deadlocks >= MOST_DEADLOCKS {
+            attempt()
         } else {
-            subtransaction::undoable(work)
+            subtransaction::unless_deadlocked(attempt).unwrap_or_else(|Deadlocked| {
+                deadlocks += 1;
+                // So that the other transaction gets what this one has given up, before this one takes it again.
+                nap(deadlocks * AFTER_DEADLOCK);
+                None
+            })
         };
         if let Some(result) = done {
             return result;

@@ -87,13 +87,16 @@ pub(crate) fn undoable<T, E>(work: impl FnOnce() -> Result<T, E>) -> Option<Resu
     }
 }
 
-/// The same; `None` also if it was the victim of a deadlock.
-pub(crate) fn undoable_or_deadlocked<T, E>(work: impl FnOnce() -> Result<T, E>) -> Option<Result<T, E>> {
-    match catch_unwind(AssertUnwindSafe(|| undoable(work))) {
-        Ok(done) => done,
+/// What another transaction has, and this one was to wait for, cannot be had: it waits for this one.
+pub(crate) struct Deadlocked;
+
+/// Runs `work`, which is undone whatever error comes out of it ([`undoable`]), and makes an answer of that of a deadlock.
+pub(crate) fn unless_deadlocked<T>(work: impl FnOnce() -> T) -> Result<T, Deadlocked> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => Ok(done),
         Err(payload) if is(payload.as_ref(), PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED) => {
             forget_error();
-            None
+            Err(Deadlocked)
         }
         Err(payload) => resume_unwind(payload),
     }

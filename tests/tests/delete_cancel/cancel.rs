@@ -202,10 +202,10 @@ fn a_call_alone_that_is_the_victim_of_a_deadlock_begins_anew() {
     };
     let mut other = db.connect();
     // The call is the one that looks for a deadlock.
-    other.run("SET deadlock_timeout = '10min'; BEGIN");
+    other.run("SET deadlock_timeout = '30s'; BEGIN");
     other.run(&lock("b"));
     let mut caller = db.connect();
-    caller.run("SET deadlock_timeout = '2s'");
+    caller.run("SET deadlock_timeout = '4s'");
     let call = caller.background(|s| s.cancel(&["a", "b"]));
     call.settle_down(&mut session);
     other.run(&lock("a"));
