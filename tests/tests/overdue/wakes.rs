@@ -311,8 +311,8 @@ fn a_task_that_comes_to_wait_for_one_of_many_overdue_tries_wakes_a_call() {
              ids => (SELECT array_agg('y' || i) FROM generate_series(1, 1500) AS i), max_tries => 1)",
     );
     session.run(
-        "DO $$ BEGIN FOR i IN 1..1500 LOOP
-             PERFORM taskq.own_tasks('dead', 1, '{y}', max_duration => now() + '5 seconds' - clock_timestamp()); END LOOP; END $$",
+        "DO $$ BEGIN FOR i IN 1..100 LOOP
+             PERFORM taskq.own_tasks('dead', 15, '{y}', max_duration => now() + '5 seconds' - clock_timestamp()); END LOOP; END $$",
     );
     let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
     let left: f64 =
