@@ -202,3 +202,27 @@ fn the_batch_forms_suspend_as_well() {
         "SELECT until BETWEEN now() + '47 hours' AND now() + '49 hours' FROM taskq.waits WHERE task_id = 'b'"
     ));
 }
+
+/// Each level waits for the one below, by no other means than the first.
+#[test]
+fn children_of_children_are_waited_for_level_by_level() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.insert_task('0', 'work')");
+    for level in 0..5 {
+        let grant = session.own_one("work");
+        assert_eq!(grant.task_id, level.to_string());
+        let child = format!(
+            "children_block => true, children => '[{{\"id\": \"{}\", \"action\": \"work\"}}]'",
+            level + 1
+        );
+        assert_eq!(suspend(&mut session, &grant, &child).unwrap(), "pending");
+    }
+    for level in (0..=5).rev() {
+        let grant = session.own_one("work");
+        assert_eq!((grant.task_id.as_str(), grant.num_tries), (level.to_string().as_str(), 1));
+        assert!(session.own("w", 9, &["work"]).unwrap().is_empty(), "only the deepest is free");
+        session.complete(&grant);
+    }
+    assert_eq!(session.broken(), [""; 0]);
+}
