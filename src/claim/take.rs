@@ -129,8 +129,9 @@ fn walk(
         if let Some(first) = held.get(before) {
             run::note_reach(stretch.start, first.position);
         }
-        seen.note(&stretch, first, held.len() < room);
-        if held.len() == room {
+        let is_over = call.asked.is_over(!held.is_empty());
+        seen.note(&stretch, first, held.len() < room && !is_over);
+        if held.len() == room || is_over {
             break;
         }
     }

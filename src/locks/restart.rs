@@ -19,8 +19,8 @@ use crate::pg::subtransaction::{self, Deadlocked};
 const MOST_ATTEMPTS: usize = 100;
 
 /// So many deadlocks are no error, and for how long it does nothing after the first; after the second twice as long, and so on.
-const MOST_DEADLOCKS: u32 = 10;
-const AFTER_DEADLOCK: Duration = Duration::from_millis(20);
+const MOST_DEADLOCKS: u32 = 5;
+const AFTER_DEADLOCK: Duration = Duration::from_millis(50);
 
 /// Runs a call that locks in waves. It may be run several times; what an earlier run changed is undone.
 ///

@@ -42,11 +42,13 @@ pub(super) fn wait(request: &Request, waiter: &mut Waiter) -> Look {
                 look(request, &mut found, Some(due), Some(began));
             }
             if next.owed {
-                // Else the next call would go past the same entries.
+                // Else the next call would go past the same entries. What it has been granted does not hang on that.
                 let now = clock::now();
-                for action in &found.actions {
-                    upkeep::held_back::clear(action, now);
-                }
+                unless_others_were_faster(|| {
+                    for action in &found.actions {
+                        upkeep::held_back::clear(action, now);
+                    }
+                });
             }
             return found;
         }

@@ -9,6 +9,7 @@ mod inserters;
 mod install;
 mod narrowed;
 mod narrowed_groups;
+mod narrowed_signals;
 mod roles;
 mod search_path;
 mod settings;

@@ -408,36 +408,3 @@ fn lists_of_actions_that_make_no_sense_are_refused() {
         taskq_tests::refused(&mut boss, code, "actions", &call, &[]);
     }
 }
-
-/// A signal is of an action as any other task.
-#[test]
-fn signals_are_sent_and_made_by_those_whose_actions_they_are() {
-    let roles = [Role::new("approver"), Role::new("orderer"), Role::new("both")];
-    let db = Db::new();
-    let mut boss = db.connect();
-    narrowed(&mut boss, "producer", &roles[0], "{approval}");
-    narrowed(&mut boss, "worker", &roles[1], "{order}");
-    narrowed(&mut boss, "worker", &roles[2], "{order,approval}");
-    boss.insert(json!([{"id": "ours", "action": "approval", "signal": true}, {"id": "theirs", "action": "signal", "signal": true},
-                       {"action": "order"}, {"action": "order"}]))
-        .unwrap();
-    let [mut approver, mut orderer, mut both] = roles.each_ref().map(|role| db.connect_as(&role.name));
-    assert_denied(&mut approver, "SELECT taskq.signal('theirs')");
-    assert_denied(&mut approver, "SELECT taskq.signal('early')");
-    assert_allowed(&mut approver, "SELECT taskq.signal('ours')");
-    assert_allowed(&mut approver, "SELECT taskq.signal('early', action => 'approval')");
-    let held = orderer.own_one("order");
-    for awaited in [
-        r#"{"id": "theirs"}"#,
-        r#"{"id": "new", "signal": true}"#,
-        r#"{"id": "new", "signal": true, "action": "approval"}"#,
-    ] {
-        let arguments = format!("depends_on => '[{awaited}]'");
-        let refused = orderer.give_with(&held.task_id, held.token, "pending", &arguments).unwrap_err();
-        assert_eq!(sqlstate(&refused), "42501", "{awaited}");
-    }
-    let held = both.own_one("order");
-    let arguments = r#"depends_on => '[{"id": "new", "signal": true, "action": "approval"}]'"#;
-    assert_eq!(both.give_with(&held.task_id, held.token, "pending", arguments).unwrap(), "pending");
-    assert_eq!(boss.state("new"), "blocked");
-}
