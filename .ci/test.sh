@@ -264,10 +264,14 @@ outside() {
     # A quarter of the processes does what is due for waiting calls, one for each database: each test has one of its own.
     start_clusters "$lanes" -c max_connections=300 -c max_prepared_transactions=50 -c max_locks_per_transaction=256 \
         -c shared_buffers=128MB -c jit=off -c max_worker_processes=48
+    # Held until the lanes have ended, and not by what they leave behind.
+    exec 8>"$work/outside.lock"
+    flock 8
     for lane in $lanes; do
-        lane "$lane" <"$work/$lane.lane" &
+        lane "$lane" <"$work/$lane.lane" 8>&- &
     done
     wait
+    exec 8>&-
     cat "$work/logs"/*.log >"$work/outside.log"
     keep_times "$work/outside.log"
     alone
@@ -307,7 +311,8 @@ packages() {
     private=${READY:-$(PG_CONFIG=$pg_config .ci/server.sh)}
     [ -n "${READY:-}${BUILT:-}" ] || make_ install-private PG_CONFIG="$pg_config"
     start_clusters packages -c max_connections=300 -c jit=off -c max_worker_processes=48
-    (enter packages && .ci/packages.sh test)
+    # What fails beside the tests from outside is run once more after them.
+    (enter packages && AFTER=$(realpath "$work")/outside.lock .ci/packages.sh test)
 }
 
 # --- everything --------------------------------------------------------------------------------------------------

@@ -28,7 +28,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def environment(app: App) -> dict[str, str]:
-    return {**os.environ, "PGDATABASE": psycopg.conninfo.conninfo_to_dict(conninfo(app))["dbname"]}
+    # With the shipped back-off, as a reader runs it.
+    name = psycopg.conninfo.conninfo_to_dict(conninfo(app))["dbname"]
+    return {**os.environ, "PGDATABASE": name, "PGOPTIONS": ""}
 
 
 def test_every_program_has_a_name() -> None:
