@@ -89,7 +89,7 @@ def working(app: App, **options: object) -> Iterator[threading.Thread]:
         # More than one worker may have been started: each has to hear of it.
         while thread.is_alive():
             app.stop()
-            thread.join(20)
+            thread.join(60)
     assert not failures, failures
 
 

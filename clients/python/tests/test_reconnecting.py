@@ -71,7 +71,7 @@ def test_a_crash_of_the_server(own_app: App, server: Server) -> None:
         begun.set()
         return "went on"
 
-    @own_app.task("thread", lease="2 seconds")
+    @own_app.task("thread", lease="30 seconds")
     def thread() -> None:
         go.wait()
 

@@ -68,6 +68,8 @@ export class Worker {
   #ended: Performance[] = [];
   #returning: Promise<void> | undefined;
   #stopping = false;
+  /** Whether a claim is under way that may sleep. */
+  #asking = false;
   #failure: { error: unknown } | undefined;
   #changed: () => void = () => {};
   #change = Promise.resolve();
@@ -124,7 +126,8 @@ export class Worker {
     this.#queue.stop(Date.now() + grace + patience, patience);
     clearTimeout(this.#graceOver);
     this.#graceOver = setTimeout(() => void this.#giveBack(), forTimer(grace));
-    this.#returnPrefetched();
+    // A claim that still sleeps would be granted what goes back: then that goes back after the claim has ended.
+    if (!this.#asking) this.#returnPrefetched();
     this.#tell();
   }
 
@@ -155,6 +158,7 @@ export class Worker {
 
   async #own(claim: Claim): Promise<Granted[]> {
     this.#claims.set(claim, []);
+    this.#asking = true;
     try {
       return await this.#queue.own(claim, this.#options.untilIdle ? null : WAIT);
     } catch (error) {
@@ -162,6 +166,7 @@ export class Worker {
       if (sqlState(error) !== "57014" && !this.#stopping) this.#fail(error);
       return [];
     } finally {
+      this.#asking = false;
       this.#claims.delete(claim);
     }
   }
@@ -235,7 +240,7 @@ export class Worker {
 
   /** Begins what waits for its turn, as far as there are slots. */
   #performNext(): void {
-    while (this.#running < this.#concurrency) {
+    while (!this.#stopping && this.#running < this.#concurrency) {
       const next = this.#prefetched.shift();
       if (!next) return;
       const { performance, extended } = next;

@@ -72,7 +72,7 @@ class Context(Steps):
         """Suspend until the signal has come, or the tasks have ended, and return the result, or the list of them.
 
         Raises ``TimedOut`` after the timeout, counted from the first time that this was reached, and ``Aborted`` if
-        one of them has aborted.
+        the signal was cancelled or has expired, or if one of the tasks has aborted.
         """
         return self._drive(self._wait_for(name, signal, tasks, timeout))
 
