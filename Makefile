@@ -118,7 +118,7 @@ demo-shards: ## the same on three servers behind a router (REPO=, REV=, WORKERS=
 # The tests' feature set: that of the build, and pg_test, which is this crate's alone.
 TEST_FEATURES = --no-default-features --features "pg$(PG_MAJOR) pg_test"
 
-test: ## all of the following four, but for what is long by nature; installs what they need
+test: ## lint and the tests that the targets below run, but for what is long by nature; installs what they need
 	@.ci/test.sh all
 
 test-all: ## the same, with storms and faults at random, lost servers, and the example clients

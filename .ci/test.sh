@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The stages of `make test`.
 #
-#   test.sh all          installs what the tests need; then `make outside-test`, and beside that `make lint`, `make unit-test`
-#                        and `make pg-test`; adds up what they counted
+#   test.sh all          installs what the tests need; then `make outside-test`, and beside that `make lint`, `make unit-test`,
+#                        `make pg-test` and `make packages-test`; adds up what they counted
 #   test.sh everything   the same with the programs and tests that are long by nature: `make test-all`
 #   test.sh unit         tests of the pure parts, and of the models
 #   test.sh pg           pg_test/: tests that run inside a server

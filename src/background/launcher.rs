@@ -107,9 +107,9 @@ fn look_after(
         return LOOK;
     }
     match slot.state() {
-        WorkerState::Off => return LOOK,
-        // The extension may have come since: by a restore, or without any call of a function of it.
-        WorkerState::Absent => {
+        // The extension may have come since: by a restore, or without any call of a function of it. And a worker may have
+        // written that it is switched off after this process had read that it is not.
+        WorkerState::Absent | WorkerState::Off => {
             let again = entry.started_at + LOOK;
             if again > now {
                 return process::until(again);

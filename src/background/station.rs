@@ -67,7 +67,9 @@ impl Station {
             None => Station::Called { busy: Cell::new(wall()), needed: Cell::new(wall()) },
         };
         if !guc::background_worker() {
-            station.end(WorkerState::Off);
+            // Read before a reload that the launcher may have seen already: then the next one looks again.
+            let state = if process::settings_changed() { WorkerState::Ended } else { WorkerState::Off };
+            station.end(state);
         }
         station
     }

@@ -42,7 +42,7 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Gra
     // Entries that were tried without success, with their lanes: turned away, or taken by another call. And those that are not
     // to be tried.
     let mut passed: HashMap<TaskNo, Lane> = HashMap::new();
-    // How many entries a round looks at: more, if those before could not be taken.
+    // The least number of entries that a round looks at: 0, or twice as many as the round before where that took none.
     let mut window = 0;
     let mut to_move = FIRST_MOVE;
     move_into_lanes(claim, &mut sources, &mut passed, to_move);

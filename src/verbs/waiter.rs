@@ -201,7 +201,7 @@ impl Waiter {
 }
 
 /// How long to sleep for what is due then. A look names only what was not due yet. What is overdue by now has become so since the look;
-/// for that the sleep is as short as for what another transaction has in hand.
+/// for that the sleep is one second at most, as for what another process is to do.
 fn time_until(due: Time) -> Duration {
     match clock::now().until(due) {
         Duration::ZERO => OVERDUE_LOOK,

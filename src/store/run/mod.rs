@@ -70,7 +70,8 @@ pub(crate) static IN_ORDER: Index = Index::new(&TABLE, c"run_claim_idx");
 /// What is in lanes: action_no, priority (descending), lane, position.
 pub(crate) static IN_LANES: Index = Index::new(&TABLE, c"run_lane_idx");
 
-/// How many positions more than it wants entries a walk looks at first, where the last one found something at once.
+/// How many positions beyond twice the number of entries that it wants a walk looks at first, where the last walk found its first
+/// entry at once.
 const NEAR: usize = 8;
 
 /// From further off than this the last walk came from where it knew nothing.

@@ -63,7 +63,8 @@ fn look(names: Vec<String>) -> Vec<(String, Lane)> {
     let (mut held, mut of) = (0, 0);
     let looked = FULL.look_each(names.clone(), |(action, group, number, slots)| match action {
         Some(action) => {
-            // Those of which none may run hold nothing.
+            // The row of a group of which none may run carries no count: slots that such a group still holds are counted in the row
+            // of its full limit.
             if let (Some(group), Some(held)) = (group, slots) {
                 let held = i32::try_from(held).unwrap_or(i32::MAX);
                 limits.push((Limit { action: action.clone(), group }, held));

@@ -76,6 +76,15 @@ fn the_setting_switches_it_off_and_on() {
         session.run(switch_on);
         session.run("SELECT pg_reload_conf()");
         settled_down(&mut session, "postgres");
+        // A worker that is just coming must not leave for good by what it has read before.
+        for milliseconds in (0..20).step_by(2) {
+            session.run(switch_off);
+            session.run("SELECT pg_reload_conf()");
+            std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+            session.run(switch_on);
+            session.run("SELECT pg_reload_conf()");
+            settled_down(&mut session, "postgres");
+        }
     }
     // A role cannot empty a database of which it is not the owner.
     let before = workers(&mut session, Some("postgres"));
