@@ -144,7 +144,7 @@ unit-test: ## tests of the pure parts, without a server, and of the models of th
 pg-test: ## tests that run inside a server (pg_test/; T=own::order: some of them)
 	@PG_CONFIG=$(PG_CONFIG) T='$(T)' .ci/test.sh pg
 
-outside-test: ## tests from outside, over connections (tests/; T=flow::limits: some of them)
+outside-test: ## tests from outside, over connections (tests/; T=flow::groups: some of them)
 	@PG_CONFIG=$(PG_CONFIG) T='$(T)' .ci/test.sh outside
 
 packages: ## the client packages: the wheel of Python and the archive of npm, into target/packages
@@ -163,7 +163,7 @@ torture-router: ## the same through the router of examples/sharding, with three 
 	@$(PRIVATE) .ci/router.sh
 	@$(PRIVATE) TASKQ_TORTURE_ROUTER=$(SECONDS_TORTURE) cargo test --release --locked -p taskq_tests --test router -- --nocapture storm
 
-test-matrix: ## tests from outside on other versions of PostgreSQL (VERSIONS='17 18', T='own flow')
+test-matrix: ## the tests that need a server on other versions of PostgreSQL (VERSIONS='17 18'; T='own flow': some of those from outside)
 	@T='$(T)' .ci/matrix.sh $(VERSIONS)
 
 coverage: ## the lines and branches of src that tests reach, per module (T='own flow', unit: these alone)

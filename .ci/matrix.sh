@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests from outside, on other versions of PostgreSQL than the machine's. `make test-matrix` calls this.
+# The tests that need a server, on other versions of PostgreSQL than the machine's. `make test-matrix` calls this.
 #
 #   matrix.sh [VERSION...]    (default: 17 18)
 #
@@ -7,8 +7,9 @@
 #                   `make test-all` (default: those of `make test`)
 #
 # For each version: a server of its own (other_server.sh), the library built against its headers, the extension installed
-# into that server, a look whether it turns down the libraries that were built for others, and then the same test programs
-# that `make outside-test` runs. All of it lies in target/matrix/.
+# into that server, a look whether it turns down the libraries that were built for others, and then what `make outside-test`,
+# `make pg-test` and `make packages-test` run; with T= only the first. (`make lint` and `make unit-test` know no server.) All of it
+# lies in target/matrix/.
 set -euo pipefail
 
 die() {
@@ -20,12 +21,15 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 [ $# -gt 0 ] || set -- 17 18
 
-# Less optimized than a release: what is tested is whether it works. In a folder apart from other builds, whose flags
-# differ; what depends on the version lies in there once for each, but for the library itself: so that goes first.
+# Less optimized than a release: what is tested is whether it works. In a folder apart from other builds, whose flags differ.
+compile() {
+    CARGO_TARGET_DIR=$target/matrix/build CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_DEBUG=0 "$@"
+}
+
+# What depends on the version lies in there once for each, but for the library itself: so that goes first.
 build() {
     cargo clean --release -p taskq --target-dir "$target/matrix/build" --quiet
-    CARGO_TARGET_DIR=$target/matrix/build CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_DEBUG=0 \
-        "${MAKE:-make}" --no-print-directory install "PG_CONFIG=$pg_config" "INTO=$pg_config" DESTDIR=
+    compile "${MAKE:-make}" --no-print-directory install "PG_CONFIG=$pg_config" "INTO=$pg_config" DESTDIR=
 }
 
 # A library is for the version that it was built for. Another server does not load it: some function that it was linked to
@@ -72,9 +76,17 @@ for version; do
         PATH=$("$pg_config" --bindir):$PATH
         check_refusals
     )
-    READY=$pg_config WORK=$work T=${T:-} .ci/test.sh outside || failed="$failed $version"
-    results="$results$("$pg_config" --version): $(sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed; \([0-9]*\) ignored.*/\1 \2 \3/p' \
-        "$work/outside.log" | awk '{ p += $1; f += $2; i += $3 } END { printf "%d passed, %d failed, %d ignored", p, f, i }')"$'\n'
+    export READY=$pg_config WORK=$work
+    rm -f "$work"/{outside,pg,packages}.log
+    .ci/test.sh outside || failed="$failed $version"
+    if [ "${T:-all}" = all ]; then
+        T='' compile .ci/test.sh pg || failed="$failed $version"
+        .ci/test.sh packages | tee "$work/packages.log" || failed="$failed $version"
+    fi
+    results="$results$("$pg_config" --version): $(cat "$work"/{outside,pg,packages}.log 2>/dev/null |
+        sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed; \([0-9]*\) ignored.*/\1 \2 \3/p' |
+        awk '{ p += $1; f += $2; i += $3 } END { printf "%d passed, %d failed, %d ignored", p, f, i }')"$'\n'
+    unset READY WORK
 done
 
 printf '\n%s' "$results"
