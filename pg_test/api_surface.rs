@@ -231,7 +231,8 @@ mod tests {
                 SELECT 'type ' || t.typname
                   FROM pg_type AS t
                   JOIN pg_depend AS d ON d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'
-                 WHERE t.typnamespace = 'taskq'::regnamespace AND t.typrelid = 0 AND t.typcategory <> 'A') AS surface(line)
+                 WHERE t.typnamespace = 'taskq'::regnamespace AND t.typcategory <> 'A'
+                   AND NOT EXISTS (SELECT FROM pg_class AS c WHERE c.oid = t.typrelid AND c.relkind <> 'c')) AS surface(line)
               ORDER BY line COLLATE \"C\"")
     }
 

@@ -122,6 +122,7 @@ static DROP_OLDEST: Statement<(&[TaskNo], i32)> = Statement::new(
                 CROSS JOIN LATERAL (SELECT o.ctid FROM taskq.attempt o WHERE o.task_no = u.task_no
                                      ORDER BY o.ended_at DESC, o.num_try DESC OFFSET $2) AS o))",
 );
+// OFFSET 0: else the planner may make a hash of the whole table, as PostgreSQL 18 does.
 static KEEP_LAST: Statement<&[TaskNo]> = Statement::new(
     c"INSERT INTO taskq.attempt (task_no, num_try, started_at, ended_at, outcome, actor_id, status, past)
       SELECT s.task_no, s.tries, s.granted_at, s.settled_at,
@@ -132,7 +133,7 @@ static KEEP_LAST: Statement<&[TaskNo]> = Statement::new(
        WHERE s.task_no = ANY ($1) AND s.granted_at IS NOT NULL
          AND NOT (s.cause = 'x' AND EXISTS (SELECT FROM taskq.attempt h
                                              WHERE h.task_no = s.task_no AND h.started_at = s.granted_at
-                                               AND h.outcome = 'revoked'))",
+                                               AND h.outcome = 'revoked' OFFSET 0))",
 );
 
 /// Makes the last tries of settled tasks history, before their `settled` rows go, and all of it a thing of
