@@ -78,5 +78,8 @@ is_current() {
         [ ! "$pkglibdir" -nt "$root/complete" ] && [ ! "$sharedir/extension" -nt "$root/complete" ]
 }
 
+# Stages of the tests that run side by side ask for it at the same time.
+exec 9>"$place/$major.lock"
+flock 9
 is_current || copy
 printf '%s\n' "$root$bindir/pg_config"
