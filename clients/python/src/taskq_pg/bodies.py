@@ -69,6 +69,30 @@ def _plain(value: Any, again: bool = False) -> Any:
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 
+@dataclasses.dataclass(frozen=True)
+class Unreadable:
+    """In the place of JSON that Python cannot load: its numbers are too long for it, or it is nested too deeply."""
+
+    problem: str
+
+
+def load_or_say(text: str | bytes) -> Any:
+    """Load JSON of the queue; what cannot be loaded concerns the task that has it, and no other row of the call."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return Unreadable(str(error))
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def read_json(text: str) -> Any:
+    """Load JSON, and no more than that: ``NaN`` and ``Infinity`` are none."""
+    return json.loads(text, parse_constant=_refuse)
+
+
 def read_body(text: str | None, annotation: Any = Any) -> Any:
     """Return the stored text of a body as what the annotation asks for; ``BodyError`` if it does not fit."""
     if text is None:
@@ -77,7 +101,7 @@ def read_body(text: str | None, annotation: Any = Any) -> Any:
     if kinds == [str]:
         return text
     try:
-        value = json.loads(text)
+        value = read_json(text)
     except (ValueError, RecursionError) as error:
         problem = BodyError(f"the body is no JSON: {error}")
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, LiteralString
 
+from .bodies import Unreadable
 from .task import Result, Task
 
 if TYPE_CHECKING:
@@ -59,9 +60,12 @@ class Calls:
         return [self._task(*row[:12]) for row in rows]
 
     def _task(self, *columns: Any) -> Task:
-        *plain, results, steps = columns
+        unreadable = next((column.problem for column in columns if isinstance(column, Unreadable)), None)
+        *plain, results, steps = (None if isinstance(column, Unreadable) else column for column in columns)
         given: list[Any] = [*plain, [_result(row) for row in results or ()], steps or {}]
-        return Task(self._app, *given)
+        task = Task(self._app, *given)
+        task.unreadable = unreadable
+        return task
 
 
 def _limit(patience: float) -> str:

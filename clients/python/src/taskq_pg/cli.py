@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import logging
 import os
 import sys
@@ -16,6 +15,7 @@ from typing import Any, LiteralString
 import psycopg
 
 from .app import App
+from .bodies import read_json
 from .connections import Connections
 from .keys import TaskKeys
 from .worker import Worker
@@ -192,7 +192,7 @@ def _dispatch(options: argparse.Namespace) -> None:
 
 def _json_or_text(text: str) -> Any:
     try:
-        return json.loads(text)
+        return read_json(text)
     except ValueError:
         return text
 

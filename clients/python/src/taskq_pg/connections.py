@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import selectors
 import threading
 import weakref
@@ -20,7 +21,9 @@ ConnectAsync = Callable[[], "Awaitable[psycopg.AsyncConnection[Any]]"]
 _KEPT = 4
 
 # PgBouncer may stand in between, so nothing is prepared. A server that has vanished is noticed within half a minute.
+# In another encoding, that the database or the role has set, some texts could not be read.
 _SETTINGS: dict[str, Any] = {
+    "client_encoding": "utf8",
     "autocommit": True,
     "prepare_threshold": None,
     "connect_timeout": 10,
@@ -38,6 +41,9 @@ class Connections:
         self._source_async = source_async
         self._lock = threading.Lock()
         self._idle: list[psycopg.Connection[Any]] = []
+        self._process = os.getpid()
+        # Those of the process that this one was forked from, which goes on to use them: not even closed here.
+        self._of_parent: list[psycopg.Connection[Any]] = []
         # A connection of asyncio belongs to its event loop.
         self._idle_async: weakref.WeakKeyDictionary[Any, list[psycopg.AsyncConnection[Any]]] = (
             weakref.WeakKeyDictionary()
@@ -112,6 +118,9 @@ class Connections:
     def _take(self) -> psycopg.Connection[Any] | None:
         while True:
             with self._lock:
+                if self._process != os.getpid():
+                    self._process = os.getpid()
+                    self._of_parent, self._idle = self._idle, []
                 if not self._idle:
                     return None
                 connection = self._idle.pop()

@@ -8,6 +8,9 @@ from datetime import timedelta
 Duration = str | timedelta
 
 _UNITS = {
+    "millisecond": 0.001,
+    "msec": 0.001,
+    "ms": 0.001,
     "second": 1.0,
     "sec": 1.0,
     "s": 1.0,
@@ -41,7 +44,7 @@ def seconds(duration: Duration) -> float:
     total, end = 0.0, 0
     while match := _TEXT.match(duration, end):
         unit = match[2].lower()
-        unit = unit if unit in _UNITS else unit.removesuffix("s")
+        unit = unit if unit in _UNITS or len(unit) == 2 else unit.removesuffix("s")
         if unit not in _UNITS:
             break
         total += float(match[1]) * _UNITS[unit]

@@ -13,8 +13,10 @@ from typing import Any, LiteralString
 
 import psycopg
 from psycopg.rows import tuple_row
+from psycopg.types.json import set_json_loads
 
 from . import borrowed
+from .bodies import load_or_say
 from .connections import Connections
 
 log = logging.getLogger("taskq_pg")
@@ -60,6 +62,7 @@ class Link:
                 try:
                     if self._connection is None or self._connection.closed:
                         self._connection = self._connections.open(self._name)
+                        set_json_loads(load_or_say, self._connection)
                     return self._execute(self._connection, query, arguments)
                 except Exception as error:
                     if not is_lost(error):

@@ -169,6 +169,8 @@ class Performance:
         return result
 
     def _context(self) -> Context | AsyncContext | None:
+        if self.task.unreadable is not None:
+            raise Reject(f"what the queue has of it cannot be read: {self.task.unreadable}")
         if not self.handler.workflow:
             return None
         kind = AsyncContext if self.handler.wants_async else Context

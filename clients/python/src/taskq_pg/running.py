@@ -67,7 +67,7 @@ def run_in_new_loop(main: Coroutine[Any, Any, None], close: Callable[[], Corouti
         if rest:
             _complete(loop, asyncio.wait(rest, timeout=2))
         _complete(loop, close())
-        _complete(loop, loop.shutdown_asyncgens())
+        _complete(loop, asyncio.wait([loop.create_task(loop.shutdown_asyncgens())], timeout=2))
     finally:
         asyncio.set_event_loop(None)
         loop.close()

@@ -93,6 +93,8 @@ class Task:
     """Set when the task is no longer held: it was cancelled, or taken over. A coroutine is cancelled as well."""
     stopping: threading.Event = field(default_factory=threading.Event, repr=False)
     """Set when the worker begins to stop: what can end early, with its checkpoint saved, should."""
+    unreadable: str | None = field(default=None, repr=False)
+    """Why its checkpoint, metadata, results or steps cannot be read, which aborts it."""
     completed: bool = field(default=False, repr=False)
     """Whether the handler has called ``complete``."""
 

@@ -65,7 +65,9 @@ def inserted(app: App, action: str | None = None, **columns: Any) -> list[Insert
     """Return the tasks of this action with these values in columns of ``taskq.tasks``, in the order of insertion."""
     wanted = {**({} if action is None else {"action": action}), **columns}
     with app.connections.use() as connection, connection.cursor(row_factory=dict_row) as cursor:
-        conditions = sql.SQL(" AND ").join(sql.SQL("{} = %s").format(sql.Identifier(name)) for name in wanted)
+        conditions = sql.SQL(" AND ").join(
+            sql.SQL("{} IS NOT DISTINCT FROM %s").format(sql.Identifier(name)) for name in wanted
+        )
         query = sql.SQL("SELECT * FROM taskq.tasks WHERE true {} ORDER BY inserted_at, id").format(
             sql.SQL("AND ") + conditions if wanted else sql.SQL("")
         )

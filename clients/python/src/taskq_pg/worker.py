@@ -108,7 +108,7 @@ class Worker:
         self.left = 0
         """How many handlers still ran when the worker ended, their tasks given back: a thread cannot be ended."""
         self.errors: collections.deque[BaseException] = collections.deque(maxlen=1000)
-        """What handlers have raised, the latest thousand."""
+        """What handlers have raised, the latest thousand, if the worker ends when it is idle."""
 
     async def run(self) -> None:
         """Work until stopped; if this is cancelled, stop and wait for the end of that."""
@@ -240,14 +240,23 @@ class Worker:
         self._claimable.wait_for(lambda: self._stopping or changes != self._changes)
 
     def _set_up(self) -> None:
-        try:
-            for query, arguments in self._app.declared():
-                self._links["claims"].call(query, arguments)
-        except psycopg.errors.InsufficientPrivilege as error:
-            log.warning("settings and schedules stay as the database has them: %s", error.diag.message_primary)
-        except psycopg.Error:
-            if not self._stopping:
-                raise
+        for delay in delays():
+            try:
+                for query, arguments in self._app.declared():
+                    self._links["claims"].call(query, arguments)
+            except psycopg.errors.InsufficientPrivilege as error:
+                log.warning("settings and schedules stay as the database has them: %s", error.diag.message_primary)
+                return
+            except psycopg.Error as error:
+                if self._stopping:
+                    return
+                if not is_transient(error):
+                    raise
+                log.warning("settings not made, again in %.1f s: %s", delay, error)
+            else:
+                return
+            with self._claimable:
+                self._claimable.wait_for(lambda: self._stopping, delay)
 
     def _own(self, number: int) -> list[Task]:
         query, arguments = self._calls.own(number, None if self._until_idle else _WAIT)
@@ -255,10 +264,10 @@ class Worker:
         for delay in delays():
             try:
                 return self._calls.tasks(link.call(query, arguments))
-            except psycopg.errors.QueryCanceled:
-                return []  # by stop(), or by a statement_timeout; nothing was granted
             except psycopg.Error as error:
-                if self._stopping:
+                # Cancelled by stop(), or a sleep by a statement_timeout: nothing was granted. A claim that does not
+                # sleep has not seen then whether there is nothing.
+                if self._stopping or (isinstance(error, psycopg.errors.QueryCanceled) and not self._until_idle):
                     return []
                 if not is_transient(error):
                     raise
@@ -305,7 +314,8 @@ class Worker:
     def _on_end(self, performance: Performance) -> None:
         with self._returnable:
             self._ended.append(performance)
-            if performance.error is not None:
+            # For those that drain a queue. The frames of an error keep what its handler had in hand.
+            if performance.error is not None and self._until_idle:
                 self.errors.append(performance.error)
             self._returnable.notify()
 
