@@ -323,6 +323,8 @@ export class App {
     if (registered.length === 0) throw new Error("no handler is registered");
     if (!(Number.isInteger(concurrency) && concurrency >= 1))
       throw new RangeError("concurrency is no positive integer");
+    if (!(Number.isInteger(prefetch) && prefetch >= 0))
+      throw new RangeError("prefetch is no integer from 0 up");
     const queue = new Queue(this.#calls, this.#makeWaiter, this.#actor, this.#log, this.#prepare);
     const environment: Environment = { calls: this.#calls, pool: () => this.#pool(concurrency) };
     return new Worker(queue, environment, registered, { ...options, concurrency, prefetch }, this.#log);

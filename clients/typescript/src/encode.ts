@@ -7,7 +7,9 @@ export type Json = Record<string, unknown>;
 
 /** An interval as the queue takes it. */
 export function interval(duration: Duration): string {
-  return typeof duration === "number" ? `${duration} milliseconds` : duration;
+  if (typeof duration !== "number") return duration;
+  // No exponent: an interval of PostgreSQL knows none.
+  return `${Math.abs(duration) < 1e-3 ? 0 : duration} milliseconds`;
 }
 
 /**

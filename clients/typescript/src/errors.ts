@@ -68,7 +68,8 @@ export function isUnstorable(error: unknown): boolean {
 
 /** What a text of PostgreSQL can hold, at a length that a person reads. */
 export function printable(text: string): string {
-  return text.replaceAll("\0", "").toWellFormed().slice(0, 10_000);
+  // A cut may halve a pair of surrogates.
+  return text.replaceAll("\0", "").slice(0, 10_000).toWellFormed();
 }
 
 const NO_TEXT = "an error that has no text";

@@ -48,7 +48,10 @@ export class Performance {
     return tracedPerformance(this.task, async () => {
       try {
         const outcome = await registered.perform(this.task, environment);
-        return outcome === undefined ? {} : this.#said(outcome);
+        if (outcome === undefined) return {};
+        // A handler that heeds its signal returns early, and one that has caught what stopped it returns that: no results.
+        const stopped = this.task.aborted instanceof WorkerStopped && outcome.status_code === "completed";
+        return this.#said(stopped ? this.#givenBack() : outcome);
       } catch (error) {
         return { ...this.#failed(error), error };
       }

@@ -75,6 +75,9 @@ export class Worker {
   #change = Promise.resolve();
   #graceOver: NodeJS.Timeout | undefined;
   #grace = 0;
+  #graceEnds = Number.POSITIVE_INFINITY;
+  /** Whether there is nothing left to stop. */
+  #over = false;
   #abandoned = false;
 
   constructor(
@@ -108,6 +111,7 @@ export class Worker {
     } finally {
       clearTimeout(this.#graceOver);
       await beats?.end();
+      this.#over = true;
       await this.#queue.close();
     }
     if (!this.#failure) return;
@@ -122,10 +126,13 @@ export class Worker {
   stop(now: boolean): void {
     const grace = now ? 0 : this.#grace;
     const patience = now ? HURRY : PATIENCE;
+    if (this.#over) return;
     this.#stopping = true;
-    this.#queue.stop(Date.now() + grace + patience, patience);
+    // Called again, it may end the grace, and does not begin another one.
+    this.#graceEnds = Math.min(this.#graceEnds, Date.now() + grace);
+    this.#queue.stop(this.#graceEnds + patience, patience);
     clearTimeout(this.#graceOver);
-    this.#graceOver = setTimeout(() => void this.#giveBack(), forTimer(grace));
+    this.#graceOver = setTimeout(() => void this.#giveBack(), forTimer(this.#graceEnds - Date.now()));
     // A claim that still sleeps would be granted what goes back: then that goes back after the claim has ended.
     if (!this.#asking) this.#returnPrefetched();
     this.#tell();
@@ -183,7 +190,7 @@ export class Worker {
   /** A claim of at most so many tasks, of the actions that have room. `leaving` are in hand, but not for long. */
   #claim(max: number, leaving: Performance[] = []): Claim {
     const claim = {
-      max: this.#stopping ? 0 : max,
+      max: this.#stopping || this.#failure ? 0 : max,
       actions: [] as string[],
       lease: this.#leases.shortest,
       withResults: false,
@@ -240,7 +247,7 @@ export class Worker {
 
   /** Begins what waits for its turn, as far as there are slots. */
   #performNext(): void {
-    while (!this.#stopping && this.#running < this.#concurrency) {
+    while (!this.#stopping && !this.#failure && this.#running < this.#concurrency) {
       const next = this.#prefetched.shift();
       if (!next) return;
       const { performance, extended } = next;
@@ -267,6 +274,9 @@ export class Worker {
 
   async #perform(performance: Performance, extended: Promise<void> | undefined): Promise<void> {
     await extended;
+    if (performance.ended) return;
+    if (performance.task.aborted)
+      return this.#end(performance, performance.task.lost ? {} : performance.givenBack());
     const registered = this.#actions.get(performance.task.action) as Registered;
     const ending = await performance.run(registered, this.#environment);
     const { error } = ending;
@@ -279,10 +289,12 @@ export class Worker {
 
   /** What `onError` throws must not end the worker. */
   #report(error: unknown, task: Task): void {
+    const failed = (reason: unknown) => this.#log.error(`onError: ${describe(reason)}`);
     try {
-      this.#options.onError?.(error, task);
+      // It may be a function that returns a promise.
+      Promise.resolve(this.#options.onError?.(error, task)).catch(failed);
     } catch (reason) {
-      this.#log.error(`onError: ${describe(reason)}`);
+      failed(reason);
     }
   }
 

@@ -1,0 +1,104 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { Reject } from "taskq-pg";
+import { Database, pause, until } from "./support.js";
+
+describe("a stop, and what handlers make of it", () => {
+  let database: Database;
+  before(async () => {
+    database = await Database.make();
+  });
+  after(() => database.drop());
+
+  test("a handler that heeds its signal has not completed its task", async () => {
+    const app = database.app();
+    app.task("loop", async (_, task) => {
+      let did = 0;
+      while (!task.signal.aborted) {
+        await pause(20);
+        did++;
+      }
+      return did;
+    });
+    app.workflow("caught", async (ctx) => {
+      await ctx.step("long", () => until(async () => ctx.task.signal.aborted, "the stop"));
+      try {
+        return await ctx.step("next", () => "charged");
+      } catch (error) {
+        return { failed: String(error) };
+      }
+    });
+    const ids = [await app.insert("loop"), await app.insert("caught")];
+    const working = app.work({ grace: 100 });
+    for (const id of ids) await database.until(id, "in-progress");
+    await pause(200);
+    await app.stop();
+    await working;
+    for (const id of ids) {
+      const { state, num_tries, num_releases } = await database.task(id);
+      assert.deepEqual([state, num_tries, num_releases], ["ready", 0, 1]);
+    }
+  });
+
+  test("a stop after one that is to be at once does not bring the grace back", async () => {
+    const app = database.app();
+    app.task("endless", () => new Promise(() => {}));
+    const id = await app.insert("endless");
+    const working = app.work({ grace: "1 minute" });
+    await database.until(id, "in-progress");
+    const began = Date.now();
+    await Promise.all([app.stop({ now: true }), app.stop()]);
+    await working;
+    assert.ok(Date.now() - began < 30_000);
+    assert.equal((await database.task(id)).state, "ready");
+  });
+
+  test("an app can be used after a stop that comes while its worker closes", async () => {
+    const app = database.app();
+    app.task("quick", () => {});
+    await app.insert("quick");
+    let over = false;
+    const working = app.work({ untilIdle: true, grace: 200 }).finally(() => {
+      over = true;
+    });
+    while (!over) {
+      void app.stop();
+      await pause(1);
+    }
+    await working;
+    await app.insert("quick");
+  });
+
+  test("an onError that rejects ends neither the worker nor the process", async () => {
+    const app = database.app();
+    app.task("fails", () => {
+      throw new Error("no");
+    });
+    const id = await app.insert("fails");
+    const onError = async () => {
+      throw new Error("the error service is down");
+    };
+    await app.work({ untilIdle: true, onError });
+    assert.equal((await database.task(id)).state, "scheduled");
+    assert.ok(app.lines.some((line) => line.includes("the error service is down")));
+  });
+
+  test("a long text is cut between characters", async () => {
+    const app = database.app();
+    app.task("long", () => {
+      throw new Reject(`a${"😀".repeat(6000)}`);
+    });
+    const id = await app.insert("long");
+    await app.work({ untilIdle: true });
+    const { state, status } = await database.task(id);
+    assert.deepEqual([state, status.startsWith("a😀")], ["aborted", true]);
+  });
+
+  test("numbers that mean nothing are refused", async () => {
+    const app = database.app();
+    app.task("any", () => {});
+    for (const prefetch of [-10, 0.5, Number.NaN])
+      await assert.rejects(async () => app.work({ prefetch }), /prefetch is no integer/);
+    await app.insert("any", null, { delay: 0.1 + 0.2 - 0.3 });
+  });
+});
