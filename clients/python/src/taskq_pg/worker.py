@@ -161,10 +161,12 @@ class Worker:
         )}  # fmt: skip
         with self._changed:
             self._changed.wait_for(lambda: self._stopping)
-            for performance in self._hand:
-                performance.task.stopping.set()
         log.info("stopping, %d tasks in hand", len(self._hand))
         self._end_claims(threads["claims"])
+        # Not before: a claim that still sleeps would be granted what these give back.
+        with self._changed:
+            for performance in self._hand:
+                performance.task.stopping.set()
         self._end_hand()
         self._closing.set()
         with self._returnable:
