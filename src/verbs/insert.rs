@@ -5,7 +5,7 @@ use pgrx::prelude::*;
 
 use crate::clock;
 use crate::error::{Refusal, Result, required};
-use crate::input::{self, Element, INTERVAL_HINT, Problem, Reference, TaskSpec, interval_problem};
+use crate::input::{self, Element, INTERVAL_HINT, Problem, Reference, TaskSpec, Unique, interval_problem};
 use crate::insert::{OnConflict, Options, insert, insert_reporting, parse_if_missing};
 use crate::pg::clock::Time;
 use crate::pg::json::{JsonText, TextOrJson};
@@ -294,13 +294,8 @@ impl Keys {
         let unique_by = self.unique_by.and_then(JsonText::from_argument);
         let task = |n: usize, (id, body): (Option<String>, Option<String>)| {
             let unique = match &unique_by {
-                Some(json) => input::parse_unique(&json.0, body.as_deref()).map_err(|problem| {
-                    Element::Task.malformed(
-                        place(n),
-                        id.as_deref(),
-                        &problem.within("argument \"unique_by\": "),
-                    )
-                })?,
+                Some(json) => unique_of(json, body.as_deref())
+                    .map_err(|problem| Element::Task.malformed(place(n), id.as_deref(), &problem))?,
                 None => None,
             };
             input::check_id(place(n), id.as_deref())?;
@@ -308,6 +303,10 @@ impl Keys {
         };
         tasks.into_iter().enumerate().map(|(i, one)| task(i + 1, one)).collect()
     }
+}
+
+fn unique_of(json: &JsonText, body: Option<&str>) -> std::result::Result<Option<Unique>, Problem> {
+    input::parse_unique(&json.0, body).map_err(|problem| problem.within("argument \"unique_by\": "))
 }
 
 /// The time of two keys, of which one may be given: a time, or how far it is from now.

@@ -87,13 +87,7 @@ pub(in crate::input) fn parse_task(
     let expires_in = interval("expires_in", raw.expires_in)?;
     let not_before = time_of(&refuse, now, ("not_before", raw.not_before), ("delay", delay))?;
     let expires_at = time_of(&refuse, now, ("expires_at", raw.expires_at), ("expires_in", expires_in))?;
-    let metadata = match raw.metadata {
-        Some(value) if !value.get().starts_with('{') => {
-            let what = "key \"metadata\" is not a JSON object";
-            return Err(refuse(Problem::new(what, "Give an object, or leave the key out.")));
-        }
-        other => other.map(|value| JsonText(value.get().to_owned())),
-    };
+    let metadata = metadata_of(raw.metadata).map_err(&refuse)?;
     let action = raw.action.ok_or_else(|| refuse(TASK.misses("key \"action\" is missing")))?.into_owned();
     let references =
         |list: Option<Vec<RawReference>>| list.unwrap_or_default().into_iter().map(|r| r.0).collect();
@@ -130,6 +124,16 @@ pub(in crate::input) fn parse_task(
         unique: unique.map(Box::new),
     }
     .checked(n)
+}
+
+fn metadata_of(value: Option<&RawValue>) -> std::result::Result<Option<JsonText>, Problem> {
+    match value {
+        Some(value) if !value.get().starts_with('{') => Err(Problem::new(
+            "key \"metadata\" is not a JSON object",
+            "Give an object, or leave the key out.",
+        )),
+        other => Ok(other.map(|value| JsonText(value.get().to_owned()))),
+    }
 }
 
 /// The interval under a key.

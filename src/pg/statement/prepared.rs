@@ -35,6 +35,23 @@ fn bound(given: &[Value]) -> ([pg_sys::Datum; params::MOST], [std::ffi::c_char; 
     (values, nulls)
 }
 
+/// What the reader makes of the rows of the statement that has run last.
+///
+/// # Safety
+/// Must be called inside an SPI frame, after a statement in it.
+unsafe fn read<T, F: FnMut(Row) -> T>(reader: impl FnOnce(Header) -> F) -> Vec<T> {
+    // SAFETY: SPI keeps the table of the result until the end of the frame, with as many rows as it says.
+    unsafe {
+        let (count, table) = (pg_sys::SPI_processed as usize, pg_sys::SPI_tuptable);
+        if table.is_null() || count == 0 {
+            return Vec::new();
+        }
+        let tupdesc = (*table).tupdesc;
+        let mut map = reader(Header(tupdesc));
+        (0..count).map(|i| map(Row { tuple: *(*table).vals.add(i), tupdesc, _result: PhantomData })).collect()
+    }
+}
+
 impl Prepared {
     /// A statement that is not prepared yet. `types`: of its parameters; `keep`: plan it once, and keep the
     /// plan.
@@ -91,16 +108,7 @@ impl Prepared {
             // Word of an update that came with the locks on the tables: what was done by then is rolled back.
             fit::check();
             let count = pg_sys::SPI_processed;
-            let table = pg_sys::SPI_tuptable;
-            let mut rows = Vec::new();
-            if !table.is_null() && count > 0 {
-                rows.reserve_exact(count as usize);
-                let mut map = reader(Header((*table).tupdesc));
-                for i in 0..count as usize {
-                    let (tuple, tupdesc) = (*(*table).vals.add(i), (*table).tupdesc);
-                    rows.push(map(Row { tuple, tupdesc, _result: PhantomData }));
-                }
-            }
+            let rows = read(reader);
             pg_sys::SPI_finish();
             Done { count, rows, xmin, pages }
         }
