@@ -4,7 +4,7 @@
 #   PG_CONFIG=path   the server to use (default: Debian's PostgreSQL 15)
 #   ROUNDS=n         wake-ups for each line of the first table (default: 1000)
 #   SECONDS_IDLE=n   how long the idle sleepers are watched (default: 30)
-#   SECONDS_LEASES=n how long they are watched beside 5,000 leases that pass a minute (default: 60)
+#   SECONDS_BESIDE=n how long they are watched beside something that goes on (default: 60)
 #   SECONDS_STRESS=n how long the search for lost wake-ups takes (default: 120)
 #   WAITS=n          waits of the search for leaks (default: 100000)
 set -euo pipefail
@@ -41,10 +41,12 @@ printf '| call | waiters | wake-ups | p50 | p99 | longest |\n|---|---|---|---|--
 for waiters in 1 100 300; do
     run latency "$waiters" "${ROUNDS:-1000}"
 done
-printf '\nProcessor time of idle sleepers:\n\n| sleepers | leases that pass beside them a minute | seconds | ms used | %% of a core |\n|---|---|---|---|---|\n'
+printf '\nProcessor time of idle sleepers:\n\n| sleepers | beside them | seconds | ms used | %% of a core |\n|---|---|---|---|---|\n'
 run idle 300 "${SECONDS_IDLE:-30}"
 run idle 50 "${SECONDS_IDLE:-30}"
-run idle 50 "${SECONDS_LEASES:-60}" 5000
+for beside in leases schedule paused; do
+    run idle 50 "${SECONDS_BESIDE:-60}" "$beside"
+done
 printf '\nLost wake-ups, bursts of commits and then silence; late is what took more than 4 s:\n\n'
 printf '| seconds | cells × sleepers | hand-overs | late | longest, ms |\n|---|---|---|---|---|\n'
 run stress "${SECONDS_STRESS:-120}"

@@ -17,15 +17,18 @@ fn main() {
     match (arguments.first().map(String::as_str), number(1), number(2)) {
         (Some("latency"), Some(waiters), Some(rounds)) => latency::run(waiters as usize, rounds as usize),
         (Some("idle"), Some(sleepers), Some(seconds)) => {
-            idle::run(sleepers as usize, seconds, number(3).unwrap_or(0))
+            let Some(beside) = idle::Beside::named(arguments.get(3).map(String::as_str)) else { usage() };
+            idle::run(sleepers as usize, seconds, &beside)
         }
         (Some("stress"), Some(seconds), _) => stress::run(seconds),
         (Some("leaks"), Some(waits), _) => leaks::run(waits),
-        _ => {
-            eprintln!(
-                "usage: latency WAITERS ROUNDS | idle SLEEPERS SECONDS [LEASES A MINUTE] | stress SECONDS | leaks WAITS"
-            );
-            exit(2);
-        }
+        _ => usage(),
     }
+}
+
+fn usage() -> ! {
+    eprintln!(
+        "usage: latency WAITERS ROUNDS | idle SLEEPERS SECONDS [leases | schedule | paused] | stress SECONDS | leaks WAITS"
+    );
+    exit(2);
 }
