@@ -1,9 +1,10 @@
-//! The history of tries. The last try of a settled task is in `settled`; these are the others.
+//! The history of tries: those that did not settle their task, and those that a retry has made history. The try that has
+//! settled a task is in `settled`.
 //!
 //! It is bounded: of each task the last [`MOST`] tries since it was inserted or retried are kept, and as many from before
 //! that until there are more than [`MOST`] new ones; of those that do not count, which are beside these, as many once more.
-//! Deadlines that have passed, and tries that do not count, are counted even if their rows are gone: the row that takes their place
-//! has their number.
+//! Deadlines that have passed since the last retry, and tries since then that do not count, are counted even if their rows are gone:
+//! the row that takes their place has their number.
 
 use std::collections::HashMap;
 
@@ -68,7 +69,7 @@ macro_rules! record_and_drop {
 static RECORD_AND_DROP: Statement<(&[TaskNo], &[i32], &[Time], &[&str], &[&str], Time, &str, i32, i32)> =
     record_and_drop!("u.num_try > $9 AND (o.past OR o.num_try <= u.num_try - $9)");
 
-/// Of those that do not count: all but the last $8 of the same kind, which have the same number or one like it.
+/// Of those that do not count and are not past: all but the last $8.
 #[rustfmt::skip]
 static RECORD_AND_DROP_RELEASED: Statement<(&[TaskNo], &[i32], &[Time], &[&str], &[&str], Time, &str, i32)> =
     record_and_drop!("o.outcome = 'released' AND NOT o.past ORDER BY o.ended_at DESC, o.num_try DESC");

@@ -1,4 +1,4 @@
-//! A live row as it was when it was locked.
+//! A live row, as it was when it was locked or removed.
 
 use crate::number::{TaskNo, WaitNo};
 use crate::pg::clock::Time;
@@ -43,7 +43,7 @@ impl Counter {
     }
 }
 
-/// A live row, locked by this transaction.
+/// A live row, locked or removed by this transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct Live {
     /// The number of the task.

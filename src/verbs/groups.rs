@@ -147,7 +147,7 @@ fn resume(group: &str) -> Result<i64> {
     locks::parked::lock_group(group);
     aside::release(&[reason.aside()]);
     ready::make_ready(&parked::release(&reason));
-    // Those that no claim has moved were passed over by calls that sleep now.
+    // Calls that sleep now may have passed over those that no claim has moved.
     ready_now::wake_all_of_group(group);
     let pending = pending(group);
     check_members(group)?;

@@ -154,8 +154,8 @@ fn change(name: Option<&str>, paused: bool, change: impl FnOnce(&str)) -> Result
     }
 }
 
-/// `taskq.pause_schedule(name) -> boolean`. Waits for a transaction that inserts a run of it just now; after it
-/// none comes but by `run_schedule`.
+/// `taskq.pause_schedule(name) -> boolean`. Waits for a transaction that inserts a run of it just now; while it is
+/// paused none comes but by `run_schedule`.
 #[pg_extern(sql = "")]
 fn taskq_pause_schedule(name: Option<&str>) -> bool {
     rights::for_caller(|| {

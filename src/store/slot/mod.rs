@@ -81,7 +81,7 @@ static RELEASE: Statement<&[TaskNo], (String, String)> = Statement::new(
        WHERE s.task_no = ANY ($1) RETURNING s.group_id, s.name",
 );
 
-/// Frees all slots of performances that have ended, and lets a waiter know for each.
+/// Frees all slots of performances that have ended, and has a waiting call woken for each and each action concerned.
 pub(crate) fn release<'a>(ended: impl Iterator<Item = &'a Live>) {
     let task_nos: Vec<TaskNo> = ended.filter(|live| live.limited).map(|live| live.task_no).collect();
     if task_nos.is_empty() {

@@ -1,8 +1,8 @@
 //! `metrics`: the numbers of the moment as OpenMetrics text; `metrics_rows`: the same as rows.
 //!
-//! One statement counts, so that all numbers are of one snapshot: each table of what is alive is read once, from end to
-//! end as long as it is small and else in part (`sql/estimates.sql`), and none of the wide ones as a whole; what has
-//! settled is in tallies.
+//! One statement counts, with one snapshot: each table of what is alive is read once, from end to end as long as it is
+//! small and else in part (`sql/estimates.sql`); what has settled is in tallies. Two small ones besides ask what is set for
+//! the actions, and how old the oldest ready tasks are.
 //! The exposition format (escaping, suffixes, `# EOF`) is left to `prometheus-client`.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -89,7 +89,7 @@ fn page(graph_of: Option<&str>, title: Option<&str>, refresh: Option<Interval>) 
     Ok(out)
 }
 
-/// What has a browser load the page anew, which takes a second or more.
+/// What has a browser load the page anew, after a second or more.
 fn reload(refresh: Option<Interval>) -> Result<String> {
     let Some(every) = check_interval("refresh", refresh)?.map(length) else {
         return Ok(String::new());
