@@ -41,7 +41,7 @@ impl Allowance {
         self.until.map(|until| until.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether nothing is left of it; never so without a time-out.
+    /// Whether nothing is left of it; never so without a time-out, unless [`Allowance::at_most`] has bounded it.
     pub(crate) fn is_used_up(&self) -> bool {
         !self.has_room_for(Duration::ZERO)
     }
