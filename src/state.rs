@@ -94,7 +94,7 @@ impl Cause {
         Cause::ALL.into_iter().map(|(cause, ..)| cause).filter(|cause| *cause != Cause::Replaced)
     }
 
-    /// Why tasks abort that callers can still see.
+    /// The causes that a filter for aborts knows.
     pub(crate) fn of_aborts() -> impl Iterator<Item = Cause> {
         Cause::visible().filter(|cause| !matches!(cause, Cause::Spontaneous | Cause::Signalled))
     }

@@ -100,7 +100,7 @@ pub(super) struct Call<'a> {
     pub(super) request: &'a Request,
     /// In ascending order of their numbers.
     pub(super) actions: &'a [Action],
-    /// Random, new for each call: the nonces of all its grants are made of it.
+    /// Random, new for each claim: the nonces of all its grants are made of it.
     pub(super) base: Base,
     /// When it began to look.
     pub(super) now: Time,

@@ -50,7 +50,7 @@ static DEPENDENTS: Statement<&[TaskNo], (TaskNo, TaskNo, i8)> = Statement::new(
     c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.after_no = ANY ($1) AND d.counts <> 'd'",
 );
 
-/// Settles the tasks whose returns bring children.
+/// Settles the tasks whose returns bring children, or a delay for dependents.
 ///
 /// The order within the transaction: the parents' rows are removed (which decides whether the tokens are
 /// good), their ends are stored, the children are inserted with their edges to the dependents, and only then

@@ -1,7 +1,7 @@
-//! What is due by time and belongs to no worker's claim: where each kind of it stands, in the order of time.
+//! What is due by time, whichever actions a call asks for: where each kind of it stands, in the order of time.
 //!
-//! Timers, tasks that are suspended until a time, and tasks that expire. They are due whatever actions a call asks for: so each kind has
-//! an index by time alone, and a look for what is due asks for the first entry of each.
+//! Timers, tasks that are suspended until a time, and tasks that expire. Any call that looks for what is due looks for
+//! these: so each kind has an index by time alone, of which the look asks for the first entry.
 
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;

@@ -102,7 +102,7 @@ impl Live {
     }
 }
 
-/// What the rows of all four tables begin with: task_no, tries, failures, dependencies.
+/// What is read first of a row, of whichever of the four tables: task_no, tries, failures, dependencies.
 type Counted = (TaskNo, i32, i32, i32);
 
 fn live((task_no, tries, failures, dependencies): Counted, place: Place) -> Live {

@@ -12,7 +12,7 @@
 //! that stays open stops them. Here no claim loses a task: it only comes later, and marks of times go on while that
 //! transaction does.
 //!
-//! `signal` has no order in time: that it is empty is what is remembered, and only for half a second.
+//! `signal` has no order in time: that it is empty is what is remembered, for half a second at most.
 
 use std::time::{Duration, Instant};
 

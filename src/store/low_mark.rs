@@ -6,7 +6,7 @@
 //! some minutes only: a backend that lives for longer finds out by itself whether it still holds.
 //!
 //! No call waits here. There is no key: two that write the same at the same moment write two rows, and the next one removes
-//! both. Rows are few, and dead ones as well: one is written for thousands of tasks.
+//! both. Rows are few, and dead ones as well: one is written for thousands of positions.
 
 use std::time::Duration;
 

@@ -32,7 +32,7 @@ fn taskq_delay_workgroup(
 static BEFORE: Statement<&str, Time> =
     Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1");
 /// Tasks held back because of the workgroup until later than that, also by the claims that were waited for: this statement sees
-/// what they have done. Locked by number, as by all calls that lock several: see `locks::order`.
+/// what they have done. Locked by number, as by other calls that wait for several: see `locks::order`.
 static SET_ASIDE: Statement<(&str, Time), TaskNo> = Statement::new(
     c"SELECT s.task_no FROM taskq.scheduled s
        WHERE s.task_no = ANY (ARRAY(SELECT t.task_no FROM taskq.task t WHERE t.workgroup = $1))

@@ -5,8 +5,8 @@
 //! sleep is made by a process that commits ([`errand`]); where there is none, none is made, and the call comes back before the
 //! first deadline would pass.
 //!
-//! **It is woken by an end.** Each change that makes a token void is noted for the task ([`wake::let_go`], [`wake::settled`]), and
-//! its commit wakes the call that is registered for that; a commit between a look and the sleep finds the registration. A call for
+//! **It is woken by an end.** A change that makes a token void is noted for the task ([`wake::let_go`], [`wake::settled`]), and its
+//! commit wakes the call that is registered for that; a commit between a look and the sleep finds the registration. A call for
 //! more than [`MOST_CHANNELS`] tasks looks every second besides.
 
 use std::collections::HashMap;

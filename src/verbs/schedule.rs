@@ -15,7 +15,7 @@ use crate::store::schedule;
 use crate::wake;
 use crate::words::word;
 
-/// The longest name: a run's id adds `@` and twenty characters to it.
+/// The longest name: a run's id adds `@` and a time to it.
 const MAX_SCHEDULE_NAME: usize = MAX_NAME - 32;
 
 /// The longest cron expression, in bytes. Each call that finds the schedule due reads it.

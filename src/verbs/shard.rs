@@ -29,7 +29,7 @@ fn taskq_shard() -> i32 {
     positions::shard()
 }
 
-/// `taskq.shard_of(token uuid) -> integer`: NULL where no grant can have made the token.
+/// `taskq.shard_of(token uuid) -> integer`: NULL where it has not the form of a token.
 #[pg_extern(sql = "")]
 fn taskq_shard_of(token: Uuid) -> Option<i32> {
     Token::from_uuid(&token).map(Token::shard)
