@@ -28,8 +28,8 @@ use crate::wake;
 /// How many entries are looked at first, to be moved into lanes, once one is met that belongs there; twice as many the next time.
 const FIRST_MOVE: usize = 1_000;
 
-/// How many entries a round looks at (but see [`MOST_ASKED`]) and chooses at most: what a caller has room for may be any number, and what is
-/// looked at is held in memory.
+/// How many entries a round looks at (but see [`MOST_ASKED`]) and chooses at most: what a caller has room for may be any number,
+/// and what is looked at is held in memory.
 const MOST_IN_A_ROUND: usize = 10_000;
 
 /// How many it looks at for one that it may take.

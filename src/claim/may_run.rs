@@ -34,7 +34,8 @@ pub(crate) enum Taking {
     HeldBack,
 }
 
-/// For how long a claim asks at most: longer than that, entries that may be held back count as held back. What it has taken by then is enough.
+/// For how long a claim asks at most: longer than that, entries that may be held back count as held back. What it has taken by then
+/// is enough.
 const LONGEST: Duration = Duration::from_millis(500);
 
 /// What a claim has asked and heard.

@@ -44,7 +44,7 @@ thread_local! {
     static KEYS: RefCell<Keys> = RefCell::default();
 }
 
-/// Locks the row of the task's key for this transaction; `false` if another one has it locked. Does not wait.
+/// Locks the row of the task's key for this transaction; `false` if another one has it locked, or there is none. Does not wait.
 pub(super) fn has_its_key(task_no: TaskNo, action_no: i32, key_hash: i64) -> bool {
     if KEYS.with_borrow(|keys| keys.passed.contains(&(action_no, key_hash))) {
         return false;

@@ -191,7 +191,8 @@ static TRY_LIMITS: Statement<&[TaskNo], (TaskNo, Option<i32>, Option<i32>)> = St
        WHERE t.task_no = ANY ($1) AND (t.max_tries IS NOT NULL OR s.name IS NOT NULL)",
 );
 
-/// What limits the tries of each of these tasks: what it says itself, else its action, else the setting.
+/// What limits the tries of each of these tasks: `max_tries` as it says itself, else its action, else the setting; deadlines as its
+/// action says.
 pub(crate) fn try_limits(task_nos: &[TaskNo]) -> HashMap<TaskNo, TryLimits> {
     let max_tries = guc::max_tries();
     let mut limits: HashMap<TaskNo, TryLimits> =

@@ -18,7 +18,7 @@
 //! ([`Mode::Within`]); to commit in case 2 in a mode that conflicts with all others ([`Mode::Only`]). Case 3 is found out by
 //! asking for the sign in a mode ([`Mode::Shared`]) that conflicts with that of the transaction with the counter, *then* trying
 //! to lock the counter: the transaction that has it at that moment looks after the question. A transaction that may not commit
-//! yet gives all its signs up, naps for a fraction of a millisecond and looks again.
+//! yet gives all its signs up, naps for some milliseconds at most and looks again.
 //!
 //! *Why nothing stays behind.* Suppose that all signals of a task are sent and committed, and that its counter still has not
 //! counted them all. Of the transactions that touched the counter let T be the one that looked last. What the others did they did
@@ -270,7 +270,7 @@ impl Signs {
     }
 }
 
-/// Short naps, each about twice as long as the one before, by chance, until it has been too long.
+/// Short naps, each about twice as long as the one before, by chance, up to some 2 ms, until it has been too long.
 struct Patience {
     until: Instant,
     nap: Duration,

@@ -77,7 +77,7 @@ static RECORD_AND_DROP_RELEASED: Statement<(&[TaskNo], &[i32], &[Time], &[&str],
 /// A try that ends: its row, what was said of it, and its outcome.
 type Try<'a> = (&'a Live, Option<String>, &'static str);
 
-/// Records tries that end now without settling their tasks, those together that end in the same way.
+/// Records tries that end now, those together that end in the same way.
 pub(crate) fn record(mut ended: Vec<Try>, now: Time) {
     ended.sort_by_key(|(.., outcome)| *outcome);
     ended.chunk_by(|(.., one), (.., next)| one == next).for_each(|alike| record_alike(alike, now));
@@ -137,8 +137,8 @@ static KEEP_LAST: Statement<&[TaskNo]> = Statement::new(
                                                AND h.outcome = 'revoked' OFFSET 0))",
 );
 
-/// Makes the last tries of settled tasks history, before their `settled` rows go, and all of it a thing of
-/// the past: what is counted is counted anew.
+/// Makes the last tries of settled tasks history where it has not got them, before their `settled` rows go, and all of it
+/// a thing of the past: what is counted is counted anew.
 pub(crate) fn keep_last(task_nos: &[TaskNo]) {
     MAKE_PAST.execute(task_nos);
     DROP_OLDEST.execute((task_nos, MOST - 1));

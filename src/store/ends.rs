@@ -1,7 +1,7 @@
 //! Tallies of what has settled: how many rows `settled` has, per action, code and cause, without counting them.
 //!
-//! Settled rows do not change in what is counted until they are removed, revived or made tombstones. So upkeep *seals* the past second by second
-//! ([`seal`](crate::store::seal)): what settled before `seal.until` is summed up in `end_tally`. The number at any
+//! Settled rows do not change in what is counted until they are removed, revived or made tombstones. So upkeep *seals* the past
+//! second by second ([`seal`](crate::store::seal)): what settled before `seal.until` is summed up in `end_tally`. The number at any
 //! time, in any snapshot, is
 //!
 //! * the sum of the rows of `end_tally` whose span begins before `seal.until`,

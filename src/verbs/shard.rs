@@ -6,7 +6,7 @@
 //! call waits for transactions that have taken a number, and those that want one wait for the call. So no transaction
 //! has numbers of two shards.
 //!
-//! **Before the first task.** A name of an action gets its number with the first task of it, for ever. A queue without
+//! **Before the first task.** A name of an action gets a number with the first task of it, and keeps that. A queue without
 //! any has never had a task: nothing that is stored, and no token, has a number that could be given out again.
 
 use pgrx::datum::Uuid;

@@ -1,8 +1,8 @@
 //! `update_tasks`: tasks that are neither in progress nor settled are changed in place, with their dependencies and dependents as they are.
 //!
 //! **No worker performs what was there before.** A claim whose snapshot is older than this call's commit would read the
-//! `task` row as it was, should it find the same row in `run`. So the row in `run` is always another one: it is deleted
-//! and inserted anew. A claim that sees the old one with an old snapshot finds it deleted and skips it.
+//! `task` row as it was, should it find the same row in `run`. So a changed task that stands in `run` gets another row
+//! there: its row is deleted and inserted anew. A claim that sees the old one with an old snapshot finds it deleted and skips it.
 //!
 //! **No mark passes an entry.** What keeps its place is inserted at the position of the row that is deleted in the same
 //! statement. Every snapshot sees one of the two, grantable as before, so no low-water mark (see `claim::marks`) has moved

@@ -13,7 +13,7 @@
 //! decides. It is left where another transaction has the row locked, where two tasks of one row come back at the same
 //! moment, and by transactions that are prepared, or that are at a higher level than READ COMMITTED. For these, grants
 //! look at a page of `lease` now and then
-//! ([`tidy::patrol`]). A row too few would leave a task with a dead worker for ever. So a row is removed only by a
+//! ([`tidy::patrol`]). A row too few would leave a task with a dead worker, and upkeep would not see it. So a row is removed only by a
 //! transaction that sees that no task needs it, or that puts another in its place; if that is rolled back, so is the
 //! removal.
 

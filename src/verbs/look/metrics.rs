@@ -50,7 +50,7 @@ record! {
     }
 }
 
-/// What is counted per action: the kind of number, the number of the action, a text, the number, and the
+/// What is counted: the kind of number, the number of the action if it is one of each, a text, the number, and the
 /// first task that it is about. `task` is never read as a whole.
 /// Planned anew at each call: what groups best is another plan as the tables grow.
 static COUNT: Statement<(Time, bool, i32), Count> = Statement::planned_each_time(
