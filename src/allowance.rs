@@ -5,7 +5,7 @@
 //! before: it depends on what other sessions and the server are doing. So it is done in small parts, and the clock is read
 //! between them.
 //!
-//! A call without a time-out does as much as limits in numbers allow. A waiting call that finds nothing undoes what it has
+//! A call without a time-out does as much as other limits allow. A waiting call that finds nothing undoes what it has
 //! done, and begins anew with its next look: it has to get through in one go.
 
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ impl Allowance {
         self.until.map(|until| until.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether nothing is left of it; never so without a time-out.
+    /// Whether nothing is left of it; never so without a time-out, unless [`Allowance::at_most`] has bounded it.
     pub(crate) fn is_used_up(&self) -> bool {
         !self.has_room_for(Duration::ZERO)
     }

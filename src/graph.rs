@@ -1,8 +1,8 @@
 //! Directed graphs of tasks: an order in which all of them can run, or a cycle that forbids it.
 //!
 //! A chain is as long as a caller makes it, and Postgres' `max_stack_depth` does not count the frames of Rust. So only
-//! those of petgraph's algorithms are used that do not recur (`tarjan_scc`, for one, does). Each takes time and memory in
-//! proportion to the number of arcs.
+//! those of petgraph's algorithms are used that do not recur (`tarjan_scc`, for one, does). Each takes memory in proportion
+//! to the number of arcs, and little more time than that.
 
 use crate::number::TaskNo;
 

@@ -1,4 +1,4 @@
-//! Tasks go, with their dependencies, and with what has nothing left to wait for.
+//! Tasks go, with their dependencies, and with the tasks that lose their last dependency by it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,8 +17,8 @@ use crate::store::traces::Traces;
 use crate::store::{attempts, blocked, dependency, progress, settled, step, task};
 use crate::wake;
 
-/// Deletes tasks whose live rows are locked, whatever their state, and those that lose their last dependency by it; how
-/// many that were. What is left behind is tidied up once for all waves: a chain has as many as tasks.
+/// Deletes tasks whose live rows are locked, whatever their state, and those that lose their last dependency by it, but for
+/// suspended ones, which are freed; how many that were. What is left behind is tidied up once for all waves: a chain has as many as tasks.
 pub(crate) fn delete_locked(wave: Vec<TaskNo>, rows: HashMap<TaskNo, Live>, now: Time) -> i64 {
     delete_beside(&HashSet::new(), wave, rows, now)
 }

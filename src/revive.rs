@@ -2,10 +2,10 @@
 //! broke.
 //!
 //! Who is revived: the tasks asked for, and downstream of them every task that aborted because a
-//! dependency was lost, if all its lost dependencies are revived too. Each gets new tries and waits again
-//! for its dependencies that are not settled. A live dependent that had counted the abort of a revived task
-//! (its condition was `settled` or `aborted`) waits for it again, unless it is in progress: then the
-//! dependency has done its work and is removed.
+//! dependency was lost, if its lost dependencies are revived too, but for those that it can do without. Each gets
+//! new tries and waits again for its dependencies that are not settled. A live dependent that had counted the abort
+//! of a revived task (its condition was `settled` or `aborted`) waits for it again, unless it has enough others
+//! (`num_required`) or is in progress: of one in progress the dependency has done its work and is removed.
 //!
 //! Locks: the graph guard, then the `settled` rows of the revived, then the live rows of all they wait for and all
 //! that wait for them. That is not the global order, nor one wave: callers are restartable (see `locks::order`).
@@ -40,12 +40,12 @@ use crate::store::dependency::{self, Counts};
 use crate::store::live::Live;
 use crate::store::{numbers, task};
 
-/// What happens to a task that cannot come back because a dependency of it stays aborted.
+/// What happens to a task that cannot come back because a dependency that it has lost stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unrevivable {
     /// It stays as it is.
     Leave,
-    /// The whole call is refused.
+    /// The whole call is refused, if the task is one of those asked for.
     Refuse,
 }
 
@@ -144,7 +144,7 @@ fn with_downstream(asked: &[TaskNo], now: Time) -> HashSet<TaskNo> {
     all
 }
 
-/// Those of the tasks whose lost dependencies are all among them.
+/// Those of the tasks that can do without what they have lost and is not among them.
 fn without_lost(
     mut revived: HashSet<TaskNo>,
     asked: &[TaskNo],
@@ -288,8 +288,9 @@ pub(crate) enum KeptEnds {
     AreTakenBack,
 }
 
-/// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted. One that is in
-/// progress goes on, and the dependency is removed. The tasks come back with `others`, which look after themselves.
+/// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted, unless they have
+/// enough others. One that is in progress goes on, and the dependency is removed. The tasks come back with `others`, which look
+/// after themselves.
 pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, kept: KeptEnds, now: Time) {
     let mut edges = counted(task_nos, others);
     edges.retain(|edge| kept == KeptEnds::AreTakenBack || !edge.counts.is_kept());

@@ -42,18 +42,18 @@ impl Outcome {
     }
 }
 
-/// Who or what ended a task; `settled.cause`.
+/// What ended a task; `settled.cause`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// It was cancelled.
     Cancelled,
-    /// Its deadline passed on the last try.
+    /// Its deadline passed, and it had no other try.
     Deadline,
     /// A dependency was lost.
     Dependency,
-    /// It was not granted in time.
+    /// It was not granted, or signalled, in time.
     Expired,
-    /// It was given back on the last try.
+    /// It was given back, or taken from its worker, and had no other try.
     Exhausted,
     /// It rode on a task with the same key.
     Merged,
@@ -94,7 +94,7 @@ impl Cause {
         Cause::ALL.into_iter().map(|(cause, ..)| cause).filter(|cause| *cause != Cause::Replaced)
     }
 
-    /// Why tasks abort that callers can still see.
+    /// The causes that a filter for aborts knows.
     pub(crate) fn of_aborts() -> impl Iterator<Item = Cause> {
         Cause::visible().filter(|cause| !matches!(cause, Cause::Spontaneous | Cause::Signalled))
     }
@@ -141,7 +141,7 @@ pub(crate) enum Condition {
 /// What the end of one dependency means for the task that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// It ended the wrong way: the waiting task aborts, or is skipped.
+    /// It ended the wrong way: the waiting task aborts, or is skipped, unless it can do without.
     Lost { skipped: bool },
     /// It ended as it should; `failed` if that was an abort.
     Satisfied { failed: bool },

@@ -8,10 +8,9 @@
 //! Of the number's 60 bits the highest 12 are the shard to which the task belongs, 0 where none was set: a token says
 //! where it is good (`verbs::shard`).
 //!
-//! The `run` row holds the nonce of its last grant. One call draws one random *base*; the nonce of each
-//! of its tasks is `base # task_no`, so nonces of one call differ from each other, a set of nonces can be
-//! compared with a set of rows without pairing them up ([`in_pieces`]), and one `lease` row with the base stands for the
-//! whole call.
+//! The `run` row holds the nonce of the last grant, or 0. One claim draws one random *base*; the nonce of each of its
+//! tasks is `base # task_no`, so nonces of one claim differ from each other, a set of nonces can be compared with a set of
+//! rows without pairing them up ([`in_pieces`]), and one `lease` row with the base stands for many tasks.
 
 use pgrx::Uuid;
 
@@ -24,7 +23,7 @@ newtype! {
 }
 
 newtype! {
-    /// What the nonces of one call are made from.
+    /// What the nonces of one claim are made from.
     pub(crate) struct Base(pub(crate) i64);
 }
 
@@ -81,7 +80,7 @@ pub(crate) fn is_for_tasks(number: i64) -> bool {
 
 const NONCE_BITS: u128 = (1 << 62) - 1;
 
-/// How many tokens one statement is given.
+/// How many tokens one statement is given at most.
 const PIECE: usize = 500;
 
 /// Numbers and nonces in the order of the numbers, for statements that look for `task_no = ANY ($1) AND nonce = ANY
@@ -114,7 +113,7 @@ impl Token {
         Uuid::from_bytes(bits.to_be_bytes())
     }
 
-    /// What a client gave back; `None` if no grant can have made it.
+    /// What a client gave back; `None` if it has not the form of a token.
     pub(crate) fn from_uuid(uuid: &Uuid) -> Option<Token> {
         let bits = u128::from_be_bytes(*uuid.as_bytes());
         if (bits >> 76) & 0xf != 0x8 || (bits >> 62) & 0b11 != 0b10 {

@@ -66,7 +66,7 @@ pub(crate) struct Grant {
     pub(crate) results: Option<JsonText>,
     /// Its saved steps, as a JSON object from name to result; `None`: too large, or not asked for.
     pub(crate) steps: Option<JsonText>,
-    /// Tries so far, this one included: 1 at the first grant, and at the first after a retry or reset.
+    /// Tries so far, this one included.
     pub(crate) tries: i32,
     /// How many of its dependencies have aborted.
     pub(crate) failures: i32,
@@ -100,7 +100,7 @@ pub(super) struct Call<'a> {
     pub(super) request: &'a Request,
     /// In ascending order of their numbers.
     pub(super) actions: &'a [Action],
-    /// Random, new for each call: the nonces of all its grants are made of it.
+    /// Random, new for each claim: the nonces of all its grants are made of it.
     pub(super) base: Base,
     /// When it began to look.
     pub(super) now: Time,
@@ -114,7 +114,8 @@ pub(super) struct Call<'a> {
     pub(super) max_duration: OnceCell<Option<Interval>>,
 }
 
-/// Grants that follow each other sooner than this count from the same moment: they have one deadline, and one row in `lease`.
+/// Grants that follow each other sooner than this count from the same moment: those for the same duration have one deadline, and
+/// share a row in `lease`.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl<'a> Call<'a> {
@@ -143,7 +144,7 @@ impl<'a> Call<'a> {
         from
     }
 
-    /// Whether this entry has expired: upkeep comes before the claim, and may have left some. A grant is what keeps a task from that.
+    /// Whether this entry has expired, and upkeep has not come to it. A grant is what keeps a task from that.
     pub(super) fn has_expired(&self, task_no: TaskNo, tries: i32) -> bool {
         self.expiring && tries == 0 && expiry::is_over(task_no, self.now)
     }

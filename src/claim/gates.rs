@@ -1,9 +1,9 @@
 //! What may keep a single entry from running: its group is paused, its workgroup held back, its merge key
-//! busy. Such an entry was taken by the claim a moment ago, in this transaction; it is moved to where it
-//! costs later claims nothing, and comes back, at a new position, when the reason ends. One that belongs into
-//! the lane of its group goes there, and is never granted without the slots that its limits ask for.
+//! busy. Such an entry was taken by the claim a moment ago, in this transaction; it is moved out of the way of
+//! later claims, and comes back, at a new position, when the reason ends. One that belongs into the lane of its
+//! group goes there, to be granted with the slots that its limits ask for.
 //!
-//! **Nothing is stranded.** An entry is moved only under a lock that stands for the reason (its group, its workgroup, its key:
+//! **Nothing is stranded.** An entry is moved only under a lock that stands for the reason (a group, a workgroup, a key:
 //! the [turnstile] of the first two, the rows of a group and a key). The call that resumes the group or brings the workgroup
 //! forward, and the transaction that settles or gives back the key's holder, take that lock first: either they wait for the claim
 //! and then see what it has moved, or the claim finds it locked or the reason gone. If it is locked the claim does not wait: the
@@ -12,8 +12,8 @@
 //! **Nothing is waited for.** A claim has its entries locked, so that no other transaction grants or settles them, but
 //! others may still add dependencies to them, and hold them for that. What is to be removed is locked against these,
 //! too, without waiting. Where that lock is not to be had, the entry is set aside in place (see
-//! [`crate::store::aside`]), and so is one that a late worker may still return. **Each entry is met once** for a reason,
-//! whatever its past; only where the reason was locked is it met again, a second later.
+//! [`crate::store::aside`]), and so is one that a late worker may still return. **An entry is met once** for a reason,
+//! whatever its past; where the reason was locked it is met again, a second later.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -163,7 +163,7 @@ fn belongs_into_lane(call: &Call, grant: &Grant, group: &str, limited: bool, has
         || (grant.lane == Lane::NONE && action.is_some_and(Action::gives_lanes))
 }
 
-/// Of the entries with a merge key, those that are the first with their key.
+/// The entries without a merge key, and of those with one the leaders.
 fn by_key(call: &Call, mut taken: Vec<Grant>, turned_away: &mut Vec<(Grant, Way)>) -> Vec<Grant> {
     if taken.iter().all(|g| g.merge_key.is_none()) {
         return taken;

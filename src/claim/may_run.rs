@@ -3,8 +3,8 @@
 //! A claim takes what comes next, finds out what may not run by the [gates](super::gates), and moves it out of the way of other
 //! claims, once. A waiting call can keep nothing that it has moved, since its transaction lasts as long as its sleep. So it asks
 //! first: entries whose group is paused, whose workgroup is held back or whose merge key is busy, and such as belong into a lane
-//! and are not in it yet, it leaves where they are, without a lock and without a write. A process that commits moves them: a
-//! claim of [`Taking::HeldBack`], which takes nothing else.
+//! and are not in it yet, it leaves where they are, without a lock and without a write. What commits moves them
+//! (`upkeep::held_back`): a claim of [`Taking::HeldBack`], which takes nothing else.
 //!
 //! The answer is a hint: the gates ask again under locks once an entry is taken. The transaction that ends a reason wakes the calls
 //! that wait for the actions of such entries, moved or not.
@@ -34,7 +34,8 @@ pub(crate) enum Taking {
     HeldBack,
 }
 
-/// For how long a claim asks: longer than that, entries that may be held back count as held back. What it has taken by then is enough.
+/// For how long a claim asks at most: longer than that, entries that may be held back count as held back. What it has taken by then
+/// is enough.
 const LONGEST: Duration = Duration::from_millis(500);
 
 /// What a claim has asked and heard.

@@ -1,14 +1,14 @@
 //! Merge by key: of the tasks that share a key, an action and a group only one runs at a time, and those that were ready
 //! when it was granted ride on it and share its end.
 //!
-//! Keys and their holders are in [`merge_key`], riders in [`riders`]: those are parked under the holder, later tasks
-//! under the key; see [`super::gates`] for why none is stranded.
+//! Keys and their holders are in [`merge_key`], riders in [`riders`]: those are parked or set aside under the holder,
+//! later tasks under the key; see [`super::gates`] for why none is stranded.
 //!
 //! **The key comes before the entries.** A claim locks the row of a key before it touches an entry that has it
 //! ([`has_its_key`]), and passes over the entry if another transaction has that row locked. So a claim that finds a key
 //! free and takes it has all entries with it to itself, but for those that a call is changing by name: none is in the
-//! hands of another claim at that moment. It lets all of them ride that were ready when it looked, also those whose
-//! deadline had passed. What comes later finds the key taken.
+//! hands of another claim at that moment. It lets those of them ride that were ready when it looked, also those whose
+//! deadline had passed; not those whose workgroup is held back. What comes later finds the key taken.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -44,7 +44,7 @@ thread_local! {
     static KEYS: RefCell<Keys> = RefCell::default();
 }
 
-/// Locks the row of the task's key for this transaction; `false` if another one has it locked. Does not wait.
+/// Locks the row of the task's key for this transaction; `false` if another one has it locked, or there is none. Does not wait.
 pub(super) fn has_its_key(task_no: TaskNo, action_no: i32, key_hash: i64) -> bool {
     if KEYS.with_borrow(|keys| keys.passed.contains(&(action_no, key_hash))) {
         return false;
@@ -80,7 +80,7 @@ pub(super) fn taken(grants: &[Grant]) {
 }
 
 /// To be called at the end of a claim. Others skip all entries with a key that is locked. If the entry for which it was
-/// locked could not be taken after all, another call looks once this transaction has ended.
+/// locked could not be taken after all, another call looks once this transaction has committed.
 pub(super) fn end() {
     for action_no in KEYS.take().locked_for.into_values() {
         wake::ready(action_no);

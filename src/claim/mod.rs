@@ -2,7 +2,7 @@
 //!
 //! **No grant waits, and no task is granted twice.** An entry is changed where the look has found it, or skipped if
 //! another transaction has it or has changed it since ([`take`]). A look may grant fewer for that although more is
-//! there, and then the loop in [`claim`] tries again.
+//! there, and then the claim tries again for a while.
 //!
 //! A claim begins at its [`marks`], before which there is nothing to be granted.
 //!

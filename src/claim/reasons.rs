@@ -8,7 +8,7 @@ use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::store::reason::MergeKey;
 
-/// A group for which something is set: its name, whether it is paused, and whether it has a limit of its own.
+/// A group that is paused or has a limit of its own: its name, whether it is paused, and whether it has the limit.
 pub(super) type Group = (String, bool, bool);
 
 static GROUPS: Statement<&[&str], Group> = Statement::new(
@@ -16,7 +16,7 @@ static GROUPS: Statement<&[&str], Group> = Statement::new(
        WHERE g.group_id = ANY ($1) AND (g.paused OR g.max_concurrency IS NOT NULL)",
 );
 
-/// Those of the groups for which something is set.
+/// Those of the groups that are paused or have a limit of their own.
 pub(super) fn groups(names: &[&str]) -> Vec<Group> {
     GROUPS.query(names)
 }

@@ -10,7 +10,7 @@ use crate::pg::block::in_transaction_block;
 use crate::store::slot::{self, Ask, Assignment, Limit, known};
 use crate::wake;
 
-/// A bucket that this call has locked, or that another grant holds.
+/// A bucket that this call has locked, or (`None`) that it could not lock.
 struct Rate {
     bucket: Option<Bucket>,
     granted: usize,

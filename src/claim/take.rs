@@ -3,14 +3,14 @@
 //!
 //! **Nothing is locked needlessly.** An entry is taken in the version that the look has seen, or not at all. If another
 //! transaction is changing it, the claim skips it; if one has changed it since, the claim does not lock its newest version to
-//! find out that it is unsuitable. So a call that takes nothing has no lock that another one waits for. Nor has it a transaction
+//! find out that it is unsuitable. So a call that takes nothing has no entry locked. Nor has it a transaction
 //! id with which it scans on or goes to sleep, which would keep low-water marks and vacuum where they are: PostgreSQL assigns one
 //! before it finds the row changed. So the call looks before it tries ([`sleeper`]), and only a change in the instant between
 //! comes too late for that.
 //!
-//! **Nothing is scanned twice.** A scan remembers of each stretch where it has seen the first entry that is grantable in its
-//! snapshot; the next scan of the call begins there ([`Ranges::go_on`]). Otherwise, where a scan over many dead entries takes
-//! longer than an entry lives, each scan would come too late, and begin anew.
+//! **A scan goes on where the one before has seen something.** It remembers of each stretch where it has seen the first entry that
+//! is grantable in its snapshot; the next scan of the call begins there ([`Ranges::go_on`]). Otherwise, where a scan over many dead
+//! entries takes longer than an entry lives, each scan would come too late, and begin anew.
 //!
 //! **No other transaction has it.** The row is changed by the access method under the lock of its page: of two that try the same
 //! version one finds it changed. A row that an insertion only refers to (`FOR KEY SHARE`, to attach an edge) can be taken; see

@@ -39,7 +39,7 @@ pub(crate) struct Action {
     pub(crate) max_per_group: Option<i32>,
     /// Its groups take turns.
     pub(crate) fair: bool,
-    /// There are entries in lanes. What comes later is not seen by this call, and so not granted by it.
+    /// There may be entries in lanes, as of when the action was looked up.
     pub(crate) laned: bool,
 }
 
@@ -60,7 +60,7 @@ impl Action {
         }
     }
 
-    /// Whether neither a pause nor a limit keeps the next task of it from being granted.
+    /// Whether neither a pause nor `max_concurrency` nor the rate keeps the next task of it from being granted.
     pub(crate) fn lets_one_go(&self, now: Time) -> bool {
         self.lets_one_go_in_time()
             && self
@@ -129,7 +129,7 @@ pub(crate) fn for_claim(names: &[String]) -> Vec<Action> {
     actions
 }
 
-/// When a rate limit lets a task of these actions go, if one holds all of them back now.
+/// When the first of the rates that hold back one of these actions now lets a task go.
 pub(crate) fn next_grant(settings: &[Action], now: Time) -> Option<Time> {
     settings
         .iter()
@@ -191,7 +191,8 @@ static TRY_LIMITS: Statement<&[TaskNo], (TaskNo, Option<i32>, Option<i32>)> = St
        WHERE t.task_no = ANY ($1) AND (t.max_tries IS NOT NULL OR s.name IS NOT NULL)",
 );
 
-/// What limits the tries of each of these tasks: what it says itself, else its action, else the setting.
+/// What limits the tries of each of these tasks: `max_tries` as it says itself, else its action, else the setting; deadlines as its
+/// action says.
 pub(crate) fn try_limits(task_nos: &[TaskNo]) -> HashMap<TaskNo, TryLimits> {
     let max_tries = guc::max_tries();
     let mut limits: HashMap<TaskNo, TryLimits> =

@@ -1,4 +1,4 @@
-//! Flow control: what an action, a group, a workgroup or a merge key allows at the moment.
+//! Flow control: what actions, groups and workgroups allow at the moment.
 
 pub(crate) mod actions;
 pub(crate) mod group_settings;

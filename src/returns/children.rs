@@ -1,4 +1,4 @@
-//! Children: tasks that are born in the transaction that settles their parent.
+//! Children: tasks that are inserted in the transaction that settles their parent.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -50,7 +50,7 @@ static DEPENDENTS: Statement<&[TaskNo], (TaskNo, TaskNo, i8)> = Statement::new(
     c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.after_no = ANY ($1) AND d.counts <> 'd'",
 );
 
-/// Settles the tasks whose returns bring children.
+/// Settles the tasks whose returns bring children, or a delay for dependents.
 ///
 /// The order within the transaction: the parents' rows are removed (which decides whether the tokens are
 /// good), their ends are stored, the children are inserted with their edges to the dependents, and only then
@@ -97,7 +97,7 @@ pub(super) fn settle_with(settling: &[Returned<(&End, &Children)>], now: Time) -
 }
 
 /// The blocked dependents of each of the tasks, locked, with their conditions. There are no others by then: the rows of the tasks are
-/// removed by this call, and who makes another wait for one of them waits for its end.
+/// removed by this call, and a call that makes another task wait for one of them waits for its end.
 fn blocked_dependents(parents: impl Iterator<Item = TaskNo>) -> HashMap<TaskNo, BTreeMap<TaskNo, Condition>> {
     let parents: Vec<TaskNo> = parents.collect();
     if parents.is_empty() {

@@ -13,8 +13,8 @@ use crate::state::Outcome;
 use crate::store::live::Live;
 use crate::store::{attempts, progress, ready};
 
-/// Puts tasks back at the end of their priority, or aside until their time comes; those that have no try
-/// left are aborted.
+/// Puts tasks back at the end of their priority, or into `scheduled` until their time comes; those that have no try left
+/// are aborted, but for those whose try does not count.
 pub(super) fn give_back(giving: &[Returned<&GivenBack>], now: Time) -> Vec<Code> {
     if giving.is_empty() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The end of performances, by whichever verb.
+//! The end of performances by the verbs that return tasks and by `release_tasks`; and what limits the tries of a task.
 //!
 //! **A stale token is never trusted.** The row of a performance is removed in the version that has the token's nonce, or
 //! not at all: see [`run::remove`](crate::store::run::remove).

@@ -8,8 +8,8 @@
 //! transaction's commit, and finds the edge.
 //!
 //! **Cycles.** A cycle needs a way out of the suspended task. The call has removed its row: no edge can begin there before this commit,
-//! and who adds one later sees what is stored here. So the guard of the graph is asked for only where some task depends on a suspended
-//! one already, children that the call inserts included.
+//! and a call that adds one later sees what is stored here. So the guard of the graph is asked for only where some task depends on
+//! a suspended one already, children that the call inserts included.
 
 use std::collections::{BTreeMap, HashMap};
 

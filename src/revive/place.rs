@@ -13,8 +13,8 @@ use crate::store::dependency::Counts;
 use crate::store::live::{Counter, Live, Place};
 use crate::store::{attempts, blocked, expiry, numbers, settled, tally, task};
 
-/// Puts settled tasks back where their dependencies say they belong, with new tries. One that has lost a
-/// dependency which stays as it is aborts at once. The caller holds their neighbours.
+/// Puts tasks back where their dependencies say they belong, with new tries. One that has lost a dependency which stays as
+/// it is, and that it cannot do without, aborts at once. The caller holds their neighbours.
 ///
 /// `live_totals` are the numbers of dependencies of those that were not settled; their live rows are gone. `dropped`: so many
 /// dependencies those that were settled have lost since. `gone`: see [`Gone`].

@@ -3,8 +3,8 @@
 //!
 //! Signals of one task may come from several transactions at once. One of them has its counter locked, the others leave rows in
 //! `signal`. When all have committed, the counter must have counted everything, and no later call may come. So each transaction
-//! that has locked a counter, or left a signal for one, looks once more right before it commits, in [`last_look`], and may commit
-//! in one of three cases only:
+//! that has locked a counter, or left a signal for one, looks once more right before it commits, in [`last_look`], and commits in
+//! one of three cases (those in which it gives up are named at the end):
 //!
 //! 1. **Something is still unsent** ([`super::unsent`]): even if all that is open or committing commits, the counter
 //!    does not get to zero. Then another transaction sends later, and looks later.
@@ -18,7 +18,7 @@
 //! ([`Mode::Within`]); to commit in case 2 in a mode that conflicts with all others ([`Mode::Only`]). Case 3 is found out by
 //! asking for the sign in a mode ([`Mode::Shared`]) that conflicts with that of the transaction with the counter, *then* trying
 //! to lock the counter: the transaction that has it at that moment looks after the question. A transaction that may not commit
-//! yet gives all its signs up, naps for a fraction of a millisecond and looks again.
+//! yet gives all its signs up, naps for some milliseconds at most and looks again.
 //!
 //! *Why nothing stays behind.* Suppose that all signals of a task are sent and committed, and that its counter still has not
 //! counted them all. Of the transactions that touched the counter let T be the one that looked last. What the others did they did
@@ -38,7 +38,7 @@
 //! been made read-only. Two other ends count nothing: COMMIT PREPARED runs no code of the extension, and a rollback cannot look,
 //! so it wakes a waiting call as well. In case 3 that may be too early: the other transaction is rolled back while this one is on
 //! the way to its commit, and the call that it wakes does not see what this one has left. So this one's commit wakes a call, too.
-//! Besides, every call that claims tasks looks.
+//! Besides, calls that claim tasks look.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -270,7 +270,7 @@ impl Signs {
     }
 }
 
-/// Short naps, each about twice as long as the one before, by chance, until it has been too long.
+/// Short naps, each about twice as long as the one before, by chance, up to some 2 ms, until it has been too long.
 struct Patience {
     until: Instant,
     nap: Duration,

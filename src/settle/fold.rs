@@ -62,7 +62,7 @@ pub(crate) fn some(limit: i32, now: Time) -> bool {
 }
 
 /// Folds the deferred signals of about `limit` tasks, passing over those whose counters are locked; returns whether it
-/// changed anything. If not, nothing is left to be folded.
+/// changed anything. If not, nothing is left that it could fold.
 pub(crate) fn first(limit: i32, now: Time) -> bool {
     let mut from = TaskNo::NONE;
     loop {

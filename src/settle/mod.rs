@@ -1,8 +1,8 @@
 //! Settling tasks: storing how they ended, and signalling that to their dependents.
 //!
-//! Everything that ends a task comes through here: returns, cancels, replaces, exhausted tries, lost
-//! dependencies, spontaneous completion. The caller has removed the tasks' live rows, so no other transaction
-//! can settle them.
+//! What ends a task comes through here: returns, cancels, deadlines, lost dependencies, spontaneous completion and the
+//! other causes ([`Cause`](crate::state::Cause)). The caller has removed the tasks' live rows, so no other transaction can
+//! settle them.
 
 mod cancel;
 pub(crate) mod commit;
@@ -43,7 +43,7 @@ pub(crate) fn store_all(endings: &[Ending], now: Time) -> Vec<(TaskNo, Outcome)>
 }
 
 /// Signals the dependents of tasks whose endings are stored, and settles what that ends in turn: tasks
-/// with a lost dependency abort, spontaneous tasks with nothing left to wait for complete.
+/// that cannot do without one that was lost abort, spontaneous tasks with nothing left to wait for complete.
 pub(crate) fn propagate(news: Vec<(TaskNo, Outcome)>, now: Time) {
     if !news.is_empty() {
         propagate_deltas(signal::deltas(&news), now);

@@ -1,5 +1,5 @@
-//! Riders: tasks that were ready when another with their merge key was granted. They are parked under it, and share its
-//! end.
+//! Riders: tasks that were ready when another with their merge key was granted. They are parked under it, or set
+//! aside, and share its end.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -1,6 +1,6 @@
 //! Counting down the tasks that wait.
 //!
-//! **No signaller ever waits for another.** It locks the counters it needs with SKIP LOCKED, in the order
+//! **A call that signals waits for no other.** It changes the counters it needs without waiting for a lock, in the order
 //! of task numbers; for a counter that another transaction has locked it appends a row to `signal` instead. Those
 //! rows are folded into the counter later (see [`super::fold`]), by a transaction that has locked the
 //! counter *first* and then deletes them with a newer snapshot: whichever of the two commits first, each

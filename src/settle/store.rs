@@ -47,7 +47,7 @@ fn write(endings: &[Ending], now: Time) -> Vec<AtTheEnd> {
     tasks
 }
 
-/// Stores the endings, has the calls that wait for them woken at commit, and notifies the listeners.
+/// Stores the endings, has the calls that wait for them woken at commit, and notifies the listeners of those with `post_result`.
 pub(crate) fn store(endings: &[Ending], now: Time) {
     if endings.is_empty() {
         return;

@@ -8,7 +8,7 @@ use crate::pg::uncommitted::Table;
 
 /// With the columns `run_no`, `wait_no`, `satisfied`, `failed`, `lost`, `lost_status`, `skipped`.
 static SIGNAL: Table = Table { schema: c"taskq", name: c"signal", index: c"signal_run_idx" };
-/// With the columns `task_no`, `remaining`.
+/// With `task_no` and `remaining` as its first columns.
 static BLOCKED: Table = Table { schema: c"taskq", name: c"blocked", index: c"blocked_pkey" };
 
 /// How many rows of a task there may be in `signal` before they are tidied away.

@@ -38,7 +38,7 @@ static ACTIONS: Index = Index::new(&action::TABLE, c"action_pkey");
 static BY_ACTION_NAME: Index = Index::new(&action::TABLE, c"action_name_idx");
 static SETTINGS: Index = Index::new(&TABLE, c"action_setting_pkey");
 
-/// What is set for an action, as far as more than one place asks for it. By default nothing is.
+/// What is set for an action, as far as a session keeps it. By default nothing is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Setting {
     /// None of its tasks is granted.
@@ -60,9 +60,9 @@ pub(crate) struct Setting {
     pub(crate) fair: bool,
     /// How many tasks of one group may be in progress.
     pub(crate) max_per_group: Option<i32>,
-    /// After how long a task expires that has not been granted.
+    /// After how long a task expires that has not been granted, and says nothing about it.
     pub(crate) expires_in: Option<Interval>,
-    /// The longest that a try lasts.
+    /// The longest that a try lasts of tasks that say nothing about it.
     pub(crate) max_run_time: Option<Interval>,
 }
 

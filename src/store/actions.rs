@@ -1,5 +1,5 @@
-//! Names of actions and their numbers. A name has several numbers if two transactions used it for the
-//! first time at once; see `sql/schema.sql`.
+//! Names of actions and their numbers. A name has several numbers if transactions used it for the first time at
+//! once, or if it was used again after it had been forgotten; see `sql/schema.sql`.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -37,14 +37,13 @@ pub(crate) struct Interned {
     pub(crate) notify: bool,
     /// Whether every task of it that has a group belongs into the lane of that.
     pub(crate) gives_lanes: bool,
-    /// After how long a task expires that has not been granted.
+    /// After how long a task expires that has not been granted, and says nothing about it.
     pub(crate) expires_in: Option<Interval>,
 }
 
-/// A number for each of the names, made where there is none that this transaction can see.
+/// A number for each of the names, made where this transaction can see none that new tasks may have.
 ///
-/// Takes no lock and waits for no other transaction: a name that another one is inserting gets a second
-/// number.
+/// A name that another transaction is inserting is not waited for: it gets a second number.
 pub(crate) fn intern<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<String, Interned> {
     let names: BTreeSet<&str> = names.collect();
     let mut numbers: HashMap<String, Interned> = HashMap::with_capacity(names.len());

@@ -6,7 +6,8 @@ use crate::store::known_actions;
 use crate::store::notify::notify_ready;
 use crate::wake;
 
-/// Has waiters for tasks of these actions woken at commit, one for each, and listeners notified.
+/// Has calls that wait for these actions woken at commit, one for each element; notifies the listeners of those actions that are set
+/// to `notify`.
 pub(crate) fn announce(action_nos: &[i32]) {
     for action_no in action_nos {
         wake::ready(*action_no);

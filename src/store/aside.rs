@@ -1,18 +1,18 @@
 //! Entries of `run` that may not run now and cannot leave the table: they are *set aside* where they are.
 //!
-//! An entry that may not run is moved to `parked` or `scheduled`, where it costs claims nothing. Two kinds cannot go
+//! An entry that may not run is moved to `parked` or `scheduled`, where claims do not meet it. Two kinds cannot go
 //! there. One whose deadline has passed still belongs to its late worker: the row has the token that a return or an
 //! extension looks for. And one that gets a dependent just now is locked by the transaction that adds the dependency
 //! (FOR KEY SHARE), and cannot be removed without waiting for that. These stay, not grantable, with the number of the
-//! reason in `run.aside`: claims skip them as they skip what is in progress, and the transaction that ends the reason
-//! finds them by that number. Token, actor and deadline are those that the entry had, so its late worker can still
-//! return and extend it.
+//! reason in `run.aside`: claims skip them as they skip what is in progress. The transaction that ends the reason finds
+//! them by that number. A late worker can still return and extend its task: the entry keeps its token, actor and
+//! deadline. Only a rider loses them.
 //!
 //! **Nothing is stranded, and nothing is waited for.** They are set aside under the same locks on the row of the reason
 //! as what is parked (see [`crate::claim`]). But the transaction that ends the reason must not wait for a row of `run`:
 //! the transaction that has it locked takes such locks in the order of task numbers, and may wait for a row that the
-//! other one has. An entry that cannot be locked at once gets a lease, and upkeep tries again a second later. So does an
-//! entry whose reason is a time.
+//! other one has. An entry that cannot be locked at once gets a lease, and upkeep tries again a second later. An entry
+//! whose reason is a time gets a lease until that time.
 //!
 //! Two reasons may have the same number. Then one of them ends too early for an entry, and the next claim sets that
 //! aside again. Riders have the number of their leader, as a negative one, which no other reason has.
@@ -69,8 +69,8 @@ static SET_ASIDE: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Stateme
       RETURNING r.task_no, r.nonce",
 );
 
-/// Sets aside entries that are grantable; returns how many. One that another transaction is changing is left
-/// to that.
+/// Sets aside entries that are grantable; returns how many. One that another transaction has locked for a change is
+/// left to that.
 pub(crate) fn set(entries: &[(TaskNo, ReasonNo, Option<Time>)]) -> usize {
     if entries.is_empty() {
         return 0;
@@ -113,8 +113,8 @@ static RELEASE: Statement<&[ReasonNo], i32> = release!("r.aside = ANY ($1)");
 static STILL_ASIDE: Statement<&[ReasonNo], (TaskNo, Nonce)> =
     Statement::new(c"SELECT r.task_no, r.nonce FROM taskq.run r WHERE r.aside = ANY ($1)");
 
-/// The reasons have ended: what was set aside under them is ready again. The caller has locked the rows that hold the
-/// reasons.
+/// The reasons have ended: what was set aside under them is ready again. Where another transaction has an entry locked
+/// for a change, upkeep tries again.
 pub(crate) fn release(reasons: &[ReasonNo]) {
     if reasons.is_empty() || STILL_ASIDE.execute(reasons) == 0 {
         return;
@@ -137,7 +137,7 @@ fn again(left: &[(TaskNo, Nonce)]) {
 /// How soon an entry whose row was locked is looked at again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A rider is not looked at before its leader has ended.
+/// A rider is not looked at while its leader holds the merge key.
 static LOOK_AGAIN: Statement<(&[TaskNo], &[Nonce]), i32> = release!(
     "r.task_no = ANY ($1) AND r.nonce = ANY ($2) AND r.aside IS NOT NULL
        AND (r.aside > 0 OR NOT EXISTS (SELECT FROM taskq.run l WHERE l.task_no = -r.aside AND l.keyed OFFSET 0))"
@@ -148,8 +148,9 @@ static BUSY: Statement<(&[TaskNo], &[Nonce]), (TaskNo, Nonce)> = Statement::new(
          AND (r.aside > 0 OR NOT EXISTS (SELECT FROM taskq.run l WHERE l.task_no = -r.aside AND l.keyed OFFSET 0))",
 );
 
-/// The leases of these tasks (numbers and nonces) have elapsed. Those that are set aside are ready again: the next claim
-/// looks whether they may run. Tells whether there were any.
+/// The leases of these tasks (numbers and nonces) have elapsed. Those that are set aside are ready again, and the next
+/// claim looks whether they may run: but for riders of a leader that holds the merge key, and for those that are locked, which
+/// upkeep looks at once more. Tells whether any is ready again.
 pub(crate) fn look_again(held: &[(TaskNo, Nonce)]) -> bool {
     let pieces = in_pieces(held.iter().copied());
     let is_there = |(task_nos, nonces): &(Vec<TaskNo>, Vec<Nonce>)| {
@@ -170,8 +171,8 @@ pub(crate) fn look_again(held: &[(TaskNo, Nonce)]) -> bool {
     !actions.is_empty()
 }
 
-/// Riders are removed once their leader has settled. What another transaction has locked is not waited for: it
-/// is ready again.
+/// Riders are removed once their leader has settled. What another transaction has locked is not waited for: [`riders`]
+/// makes it ready again.
 static REMOVE_RIDERS: Statement<&[ReasonNo], (ReasonNo, Freed)> = Statement::new(
     c"WITH free AS MATERIALIZED (
         SELECT r.task_no FROM taskq.run r WHERE r.aside = ANY ($1) FOR UPDATE SKIP LOCKED)

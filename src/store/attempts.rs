@@ -1,9 +1,10 @@
-//! The history of tries. The last try of a settled task is in `settled`; these are the others.
+//! The history of tries: those that did not settle their task, and those that a retry has made history. The try that has
+//! settled a task is in `settled`.
 //!
 //! It is bounded: of each task the last [`MOST`] tries since it was inserted or retried are kept, and as many from before
 //! that until there are more than [`MOST`] new ones; of those that do not count, which are beside these, as many once more.
-//! Deadlines that have passed, and tries that do not count, are counted even if their rows are gone: the row that takes their place
-//! has their number.
+//! Deadlines that have passed since the last retry, and tries since then that do not count, are counted even if their rows are gone:
+//! the row that takes their place has their number.
 
 use std::collections::HashMap;
 
@@ -68,7 +69,7 @@ macro_rules! record_and_drop {
 static RECORD_AND_DROP: Statement<(&[TaskNo], &[i32], &[Time], &[&str], &[&str], Time, &str, i32, i32)> =
     record_and_drop!("u.num_try > $9 AND (o.past OR o.num_try <= u.num_try - $9)");
 
-/// Of those that do not count: all but the last $8 of the same kind, which have the same number or one like it.
+/// Of those that do not count and are not past: all but the last $8.
 #[rustfmt::skip]
 static RECORD_AND_DROP_RELEASED: Statement<(&[TaskNo], &[i32], &[Time], &[&str], &[&str], Time, &str, i32)> =
     record_and_drop!("o.outcome = 'released' AND NOT o.past ORDER BY o.ended_at DESC, o.num_try DESC");
@@ -76,7 +77,7 @@ static RECORD_AND_DROP_RELEASED: Statement<(&[TaskNo], &[i32], &[Time], &[&str],
 /// A try that ends: its row, what was said of it, and its outcome.
 type Try<'a> = (&'a Live, Option<String>, &'static str);
 
-/// Records tries that end now without settling their tasks, those together that end in the same way.
+/// Records tries that end now, those together that end in the same way.
 pub(crate) fn record(mut ended: Vec<Try>, now: Time) {
     ended.sort_by_key(|(.., outcome)| *outcome);
     ended.chunk_by(|(.., one), (.., next)| one == next).for_each(|alike| record_alike(alike, now));
@@ -136,8 +137,8 @@ static KEEP_LAST: Statement<&[TaskNo]> = Statement::new(
                                                AND h.outcome = 'revoked' OFFSET 0))",
 );
 
-/// Makes the last tries of settled tasks history, before their `settled` rows go, and all of it a thing of
-/// the past: what is counted is counted anew.
+/// Makes the last tries of settled tasks history where it has not got them, before their `settled` rows go, and all of it
+/// a thing of the past: what is counted is counted anew.
 pub(crate) fn keep_last(task_nos: &[TaskNo]) {
     MAKE_PAST.execute(task_nos);
     DROP_OLDEST.execute((task_nos, MOST - 1));

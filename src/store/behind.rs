@@ -1,6 +1,6 @@
 //! Walks along an index that begin behind what is decided.
 //!
-//! Rows that come and go leave their index entries behind for as long as a snapshot is held that may see them. Where new
+//! Rows that come and go leave their index entries behind, at least while a snapshot is held that may see them. Where new
 //! ones always come at the end, since their place is a position of the queue's sequence, a backend can remember for each
 //! range of the index before which position there is nothing, now or later, and begin there. The rule, and why it is
 //! right, are those of [`decided`](super::decided): a mark goes up to the first row that a look has seen, but not

@@ -1,4 +1,4 @@
-//! The table `blocked`: tasks that wait for other tasks, and how many signals are still due.
+//! The table `blocked`: tasks that wait for other tasks, and signals; the row of each is its counter.
 
 use crate::ends::touched::{self, Touch};
 use crate::number::{TaskNo, WaitNo};
@@ -36,7 +36,7 @@ pub(super) fn first_until(look: &Look, from: Time, now: Time) -> Option<Time> {
     look.first(&SUSPENDED, &keys, |row| row.get(UNTIL)).flatten()
 }
 
-/// Keeps other sessions from locking the table exclusively, until this transaction ends.
+/// Keeps other sessions from locking the table exclusively, until this transaction, or a subtransaction that is rolled back, ends.
 pub(crate) fn hold() {
     table::hold(&TABLE);
 }
@@ -67,8 +67,8 @@ pub(crate) struct Counted {
     pub(crate) not_there: Vec<(TaskNo, WaitNo)>,
 }
 
-/// Counts down, in the order given, which is that of the numbers; waits for no lock. A counter that this transaction
-/// has locked before is never busy.
+/// Counts down, in the order given, which is that of the numbers; waits for no lock on a row. A counter that this
+/// transaction has locked for a change is not busy.
 ///
 /// A counter that another transaction has changed since the look, and committed, is counted down in its newest version:
 /// nothing of what was read before is used then.
@@ -233,7 +233,7 @@ pub(crate) static LOWER: Statement<(&[TaskNo], i32, i32, i32, i32)> = Statement:
        WHERE b.task_no = ANY ($1)",
 );
 
-/// What `delay_children` has set besides the tasks' own times: these are new.
+/// What `delay_children` or `retry_after` has set besides the tasks' own times is forgotten: these are new.
 pub(crate) static FORGET_DELAY: Statement<&[TaskNo]> =
     Statement::new(c"UPDATE taskq.blocked b SET not_before = NULL WHERE b.task_no = ANY ($1)");
 

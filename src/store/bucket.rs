@@ -12,7 +12,7 @@ macro_rules! the_bucket {
     };
 }
 
-/// Locks the bucket: its level, and when that was measured. No row: there is none, or another grant has it.
+/// Locks the bucket: its level, and when that was measured. No row: there is none, or another transaction has it.
 pub(crate) static LOCK: Statement<&str, (f64, Time)> = Statement::new(sql!(
     "SELECT b.level, b.measured_at FROM taskq.bucket b WHERE ",
     the_bucket!(),
@@ -28,7 +28,7 @@ pub(crate) static POUR: Statement<(&str, f64, Time)> = Statement::new(sql!(
     the_bucket!()
 ));
 
-/// Waits for a grant that has it.
+/// The same, but waits for a transaction that has it.
 pub(crate) static AWAIT: Statement<&str, (f64, Time)> = Statement::new(sql!(
     "SELECT b.level, b.measured_at FROM taskq.bucket b WHERE ",
     the_bucket!(),

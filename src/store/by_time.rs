@@ -1,7 +1,7 @@
-//! What is due by time and belongs to no worker's claim: where each kind of it stands, in the order of time.
+//! What is due by time, whichever actions a call asks for: where each kind of it stands, in the order of time.
 //!
-//! Timers, tasks that are suspended until a time, and tasks that expire. Whatever their actions are, no worker asks for these: so each
-//! kind has an index by time alone, and every look asks for the first entry of each.
+//! Timers, tasks that are suspended until a time, and tasks that expire. Any call that looks for what is due looks for
+//! these: so each kind has an index by time alone, of which the look asks for the first entry.
 
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
@@ -30,7 +30,7 @@ static NEXT_OF_EACH_KIND: Statement<(Time, &[Time]), Option<Time>> = Statement::
                      WHERE s.timer AND s.due > $1 AND s.due >= ($2)[3] ORDER BY s.due LIMIT 1))",
 );
 
-/// When the next of any kind is due after a time. What is before `from` is dead.
+/// When the next of any kind is due after a time. What is before `from` is passed over.
 pub(crate) fn next_after(time: Time, from: &Each<Time>) -> Option<Time> {
     NEXT_OF_EACH_KIND.first((time, from.as_slice())).flatten()
 }

@@ -119,7 +119,8 @@ impl Decided {
         self.files == look.files && look.last_position >= self.reached
     }
 
-    /// What was concluded is found out anew bit by bit, from `began` to `at`: it is good for ten times as long.
+    /// What was concluded is found out anew bit by bit, from `began` to `at`: from then on it is good for
+    /// nine times as long, and ten seconds more.
     pub(crate) fn found_anew(&mut self, began: Wall, at: Wall) {
         self.until = at + LIFETIME + 9 * began.until(at);
     }

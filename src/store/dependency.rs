@@ -35,7 +35,7 @@ pub(crate) struct Edge {
 pub(crate) enum Counts {
     /// The end of the other task counts for the wait whose number the edge has.
     ForItsWait,
-    /// The task has gone on without it. It is not seen any more, and comes back when the task starts over.
+    /// The task has gone on without it. The view `dependencies` leaves it out; it comes back when the task starts over.
     Dropped,
     /// The other task has started over without this one, which keeps what it had counted: that it had ended as it should.
     KeptAsMet,
@@ -199,7 +199,7 @@ struct Dropped {
 }
 
 /// Drops the open dependencies of tasks that go on without them. What a suspension has added is removed, the others are only marked
-/// ([`Counts::Dropped`]). Nothing is waited for: what another transaction has locked, it is about to remove.
+/// ([`Counts::Dropped`]). Nothing is waited for: what another transaction has locked is left to that.
 ///
 /// The signals of the tasks are taken in the same statement, and so in the same snapshot: what has ended in it has been counted, or has
 /// left a signal that is seen here.

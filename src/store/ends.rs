@@ -1,14 +1,14 @@
 //! Tallies of what has settled: how many rows `settled` has, per action, code and cause, without counting them.
 //!
-//! Settled rows do not change any more, until they are removed or revived. So upkeep *seals* the past second by second
-//! ([`seal`](crate::store::seal)): what settled before `seal.until` is summed up in `end_tally`. The number at any
+//! Settled rows do not change in what is counted until they are removed, revived or made tombstones. So upkeep *seals* the past
+//! second by second ([`seal`](crate::store::seal)): what settled before `seal.until` is summed up in `end_tally`. The number at any
 //! time, in any snapshot, is
 //!
 //! * the sum of the rows of `end_tally` whose span begins before `seal.until`,
 //! * and the rows of `settled` from `seal.until` on, counted along the index.
 //!
-//! **A statement that removes settled rows, or revives them, appends corrections as well** ([`uncounted`]), so that no
-//! transaction waits for another one. A correction is of the second in which its rows settled. Of a second that is not
+//! **A statement that removes settled rows, or makes tombstones of them, appends corrections as well** ([`uncounted`]), so
+//! that no transaction waits for another one. A correction is of the second in which its rows settled. Of a second that is not
 //! sealed it means nothing: the rows themselves are counted. When the second is sealed, the snapshot that counts its
 //! rows sees of a removal either both, the rows gone and the correction, or neither. In the first case the seal takes
 //! the correction along, in the second it counts the rows and the correction, once it is committed, takes them off

@@ -1,7 +1,7 @@
 //! The table `expiry`: when tasks expire that have not been granted by then.
 //!
-//! A row goes when its task settles, is suspended, starts over or is removed: always by a transaction that has the task's live row,
-//! if there is one. A grant leaves it, since it must not cost a task anything that has none; upkeep removes it when its time comes.
+//! A row goes when its task settles, is suspended, starts over or is removed: by the transaction that has the task's live row, if
+//! there is one. A grant leaves it, since it must not cost a task anything that has none; upkeep removes it once its time has come.
 
 use std::time::Duration;
 
@@ -73,7 +73,8 @@ pub(crate) fn forget(task_nos: &[TaskNo]) {
     }
 }
 
-/// Those of the tasks that a worker has given back without its try being counted.
+/// Those of the tasks of whose tries since the last retry one is history. Of a task without a try that counts: a worker has given it
+/// back.
 pub(crate) static RELEASED: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT u.task_no FROM pg_catalog.unnest($1) AS u(task_no)
        WHERE EXISTS (SELECT FROM taskq.attempt a WHERE a.task_no = u.task_no AND NOT a.past OFFSET 0)",
@@ -108,7 +109,7 @@ pub(crate) static PASSED: Statement<(Time, i32, Time), (TaskNo, bool, bool, Stri
       ORDER BY e.due LIMIT $2"
 ));
 
-/// Of these, which were granted, those go that no other transaction has locked.
+/// Of these, which were granted or have ended, those go that no other transaction has locked.
 pub(crate) static REMOVE_FREE: Statement<&[TaskNo]> = Statement::new(
     c"DELETE FROM taskq.expiry d
        WHERE d.ctid = ANY (ARRAY(SELECT e.ctid FROM taskq.expiry e

@@ -1,12 +1,11 @@
 //! What a backend knows of actions: their numbers, and what is set for them.
 //!
-//! A steady worker looks nothing up: its backend keeps what it has read once, until another session changes the
-//! tables `action` and `action_setting` ([`TableChanges`] says why it learns of that in time), and for a second at
-//! most, in case they are written without the functions of the queue: when a dump is restored, say.
+//! A steady worker seldom looks anything up: its backend keeps what it has read until a session changes the tables
+//! `action` and `action_setting` ([`TableChanges`] says why it learns of that in time), and for a second at most, in case
+//! they are written without the functions of the queue: when a dump is restored, say.
 //!
-//! **A wake-up may be ahead of the invalidation message of the change that it is for**: both are sent as the
-//! transaction ends, the wake-up first. So a call that looks again after a sleep looks everything up anew
-//! ([`Event::LookAgain`](crate::memory::Event::LookAgain)).
+//! A call that looks again after a sleep looks everything up anew ([`Event::LookAgain`](crate::memory::Event::LookAgain)). So
+//! it does not matter whether the invalidation message of the change that it is woken for has come by then.
 
 use std::rc::Rc;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! A live row as it was when it was locked.
+//! A live row, as it was when it was locked or removed.
 
 use crate::number::{TaskNo, WaitNo};
 use crate::pg::clock::Time;
@@ -43,7 +43,7 @@ impl Counter {
     }
 }
 
-/// A live row, locked by this transaction.
+/// A live row, locked or removed by this transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct Live {
     /// The number of the task.
@@ -102,7 +102,7 @@ impl Live {
     }
 }
 
-/// What the rows of all four tables begin with: task_no, tries, failures, dependencies.
+/// What is read first of a row, of whichever of the four tables: task_no, tries, failures, dependencies.
 type Counted = (TaskNo, i32, i32, i32);
 
 fn live((task_no, tries, failures, dependencies): Counted, place: Place) -> Live {

@@ -1,7 +1,7 @@
 //! Where the looks for what is due begin: at the low ends of indexes by time, or a little further up.
 //!
 //! A deadline that was kept, a task that was due, an end whose retention is over: all leave their entries at the low
-//! end, and under a snapshot that a session holds for long none of them goes. A claim that asked whether anything is
+//! end, and stay there while a session holds a snapshot from before. A claim that asked whether anything is
 //! due would pass all of them, each time. So where a probe has turned out to be [costly](crate::memory::cost), the backend remembers for a
 //! while what it has found first, or that there was nothing up to now, and begins there.
 //!
@@ -12,7 +12,7 @@
 //! that stays open stops them. Here no claim loses a task: it only comes later, and marks of times go on while that
 //! transaction does.
 //!
-//! `signal` has no order in time: that it is empty is what is remembered, and only for half a second.
+//! `signal` has no order in time: that it is empty is what is remembered, for half a second at most.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ enum End {
     ByTime(usize),
 }
 
-/// Below this time there is nothing.
+/// Below this time a probe has found nothing.
 static ENDS: Memory<Remembered<End, Time>> = Memory::of(Belief::LowEnds);
 
 /// Where to begin.

@@ -6,7 +6,7 @@
 //! some minutes only: a backend that lives for longer finds out by itself whether it still holds.
 //!
 //! No call waits here. There is no key: two that write the same at the same moment write two rows, and the next one removes
-//! both. Rows are few, and dead ones as well: one is written for thousands of tasks.
+//! both. Rows are few, and dead ones as well: one is written for thousands of positions.
 
 use std::time::Duration;
 
@@ -72,8 +72,8 @@ fn files(at: &decided::Look) -> (i64, i64) {
     (i64::from(at.files.0.to_u32()), i64::from(at.files.1.to_u32()))
 }
 
-/// Removes those that it makes useless, and those that are good no more ($8), as far as no other transaction
-/// has them.
+/// Removes those of the action that it makes useless, and those that are good no more ($8), as far as no other
+/// transaction has them.
 static WRITE: Statement<(i32, i32, Position, Position, i64, i64, Wall, Wall)> = Statement::new(
     c"WITH old AS MATERIALIZED (
         SELECT m.ctid FROM taskq.low_mark m

@@ -1,5 +1,5 @@
-//! The table `merge_key`: one row per key, made when the first task with the key is inserted. Its holder is the task that
-//! runs.
+//! The table `merge_key`: one row per key, made when a task is inserted and there is none. Its holder is the task that runs, if
+//! one does.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,8 @@ static WAITING: Statement<Keys, i32> = Statement::new(
                             WHERE r.key_hash = taskq._key_hash(u.action, u.group_id, u.key) AND r.grantable LIMIT 1) AS r",
 );
 
-/// Frees the keys of tasks whose performance has ended; which these were. Waiters for what is ready with one of them are woken.
+/// Frees the keys of tasks whose performance has ended; which these were. Has one call woken for each action of which an entry is
+/// ready with one of them.
 pub(crate) fn free(holders: &[TaskNo]) -> Vec<MergeKey> {
     let keys = CLEAR_HOLDERS.query(holders);
     WAITING.query(MergeKey::columns(keys.iter())).into_iter().for_each(wake::ready);

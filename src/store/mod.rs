@@ -1,7 +1,7 @@
-//! The tables: a file for each, or a folder, and each INSERT, UPDATE and DELETE on it once, there. Also the live rows of
-//! tasks and the order in which they are locked ([`order`]), and what a backend remembers of tables.
+//! The tables: the statements that write to them are here. Also the live rows of tasks, whichever table they are in, and what a
+//! backend remembers of tables.
 //!
-//! A statement that writes and asks several tables is in the file of the one that it writes to.
+//! Most statements are in the file or folder of the table that they write to.
 
 pub(crate) mod action_setting;
 pub(crate) mod actions;

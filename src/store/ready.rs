@@ -139,7 +139,7 @@ fn key_hash(action: &str, group: Option<&str>, key: &str) -> i64 {
     hash(key, hash(group.unwrap_or_default(), hash(action, 0)))
 }
 
-/// Sets the tasks aside until they are due.
+/// Puts the tasks into `scheduled` until they are due.
 pub(crate) fn schedule(freed: impl Iterator<Item = (Freed, Time)>) {
     set_aside(&freed.map(|(freed, due)| Later::own(freed, due)).collect::<Vec<_>>(), false);
 }
@@ -167,7 +167,7 @@ fn set_aside(tasks: &[Later], held_back: bool) {
     }
 }
 
-/// Makes the tasks ready, or sets them aside where their `not_before` lies ahead.
+/// Makes the tasks ready, or puts them into `scheduled` where their `not_before` lies ahead.
 pub(crate) fn release(freed: Vec<Freed>, now: Time) {
     if freed.is_empty() {
         return;

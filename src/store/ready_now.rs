@@ -1,5 +1,5 @@
 //! Entries of a group or workgroup that are ready where they are: no claim has moved them out of its way, but calls
-//! that sleep have passed over them.
+//! that sleep may have passed over them.
 
 use crate::pg::statement::{Statement, sql};
 use crate::wake;

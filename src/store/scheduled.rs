@@ -43,7 +43,7 @@ pub(super) fn first_timer(look: &Look, from: Time, now: Time) -> Option<Time> {
     look.first(&TIMERS, &[Key::at_least(1, from), Key::at_most(1, now)], |row| row.get(DUE))
 }
 
-/// A task that is to be set aside.
+/// A task that is to wait here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Later {
     /// The task, and what it brings along when its time has come.
@@ -61,7 +61,7 @@ impl Later {
     }
 }
 
-/// Sets tasks aside until they are due; returns the action of each, and whether it is a timer. `held_back`: because of their
+/// Has tasks wait here until they are due; returns the action of each, and whether it is a timer. `held_back`: because of their
 /// workgroups.
 pub(crate) fn insert(tasks: &[Later], held_back: bool) -> Vec<(i32, bool)> {
     look(|look| {

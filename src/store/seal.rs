@@ -6,9 +6,9 @@
 //! transaction that keeps its id for long keeps the mark waiting: more is counted row by row then, and nothing is
 //! wrong.
 //!
-//! One step, in one statement with one snapshot, counts what settled since the last one, up to the mark or up to
-//! [`MOST`] rows; takes along the corrections of these seconds; and makes the next mark. The row of `seal` is locked
-//! (SKIP LOCKED) before, so that there is one at a time.
+//! A step seals by one statement with one snapshot. That counts what settled since the last one, up to the mark, up to
+//! [`MOST`] rows, or in one second that has more; takes along the corrections of these seconds; and makes the next mark
+//! where it has come to the last one. The row of `seal` is locked (SKIP LOCKED) before, so that there is one at a time.
 //!
 //! **A clock that has been put back** is noticed by a mark that lies ahead. Then nothing is sealed any more, and
 //! everything is counted row by row until the past is sealed again, step by step. A transaction that removes rows while
@@ -189,8 +189,8 @@ pub(crate) fn step(patience: Duration) -> bool {
     if LOCK_SEAL_IF_UNCHANGED.execute((state.until, state.mark_at, state.mark_xid)) == 0 {
         return false;
     }
-    // In this order: see above. From here on it is the time at or after which every transaction with an id from
-    // there on settles.
+    // In this order: see above. Unless the clock is put back, every transaction with an id from `next` on settles at
+    // this time or later.
     let at = clock::wall();
     let next = next_transaction_id().cast_signed();
     match work {

@@ -188,7 +188,7 @@ pub(crate) static PUT_OFF: Statement<(&[TaskNo], Time)> =
     Statement::new(c"UPDATE taskq.settled s SET expires_at = $2 WHERE s.task_no = ANY ($1)");
 
 thread_local! {
-    /// How many tasks this backend has settled since it last removed some. A hint.
+    /// How many tasks this backend has settled since [`take_noted`] was asked last. A hint.
     static SETTLED: Cell<usize> = const { Cell::new(0) };
 }
 

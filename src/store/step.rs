@@ -48,8 +48,8 @@ pub(crate) fn forget(task_nos: &[TaskNo]) {
     }
 }
 
-/// The steps of tasks as an object each, name to result. A jsonb object holds 256 MB; what is larger is NULL, and to be read in the
-/// view `taskq.steps`. Compressed sizes are looked at first: 700 kB cannot be more than 200 MB.
+/// The steps of tasks as an object each, name to result. A jsonb object holds 256 MB; what comes near that is NULL, and to be read
+/// in the view `taskq.steps`. Compressed sizes are looked at first: 700 kB cannot be more than 200 MB.
 pub(crate) static OBJECTS: Statement<&[TaskNo], (TaskNo, Option<JsonText>)> = Statement::new(
     c"SELECT u.task_no, CASE WHEN z.size <= 200000000 THEN COALESCE(r.steps, '{}') END
         FROM pg_catalog.unnest($1) AS u(task_no)

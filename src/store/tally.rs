@@ -5,7 +5,7 @@
 //! and waits for no other transaction; the number is the sum. Rows are never updated, only folded: now and
 //! then a call takes the rows of a group that no other transaction holds (SKIP LOCKED), and puts their sum in
 //! their place in one transaction, so every snapshot has either the rows or the sum. Tasks without a group
-//! cost nothing.
+//! have no row here.
 //!
 //! What has settled is kept apart for some minutes by the time at which it did, for the pace.
 
@@ -229,7 +229,7 @@ static FOLD: Statement<(&str, i32, Time), i64> = Statement::new(
       SELECT pg_catalog.count(*) FROM taken",
 );
 
-/// Folds what there is of these groups; returns how many rows that took.
+/// Folds up to [`MOST`] rows of each of these groups; returns how many rows that took.
 ///
 /// Not under REPEATABLE READ and above, where passing over a row that has just gone is an error.
 fn fold<'a>(groups: impl Iterator<Item = &'a String>, now: Time) -> i64 {
@@ -248,8 +248,8 @@ static UNFOLDED: Statement<i32, String> = Statement::new(
        GROUP BY x.group_id",
 );
 
-/// Folds up to `bound` rows that have not been folded yet; whether there were any, and whether there may be
-/// more.
+/// Folds the groups that have the first `bound` rows not folded yet; whether that took any row, and whether it took so
+/// many that there may be more.
 pub(crate) fn fold_some(bound: i32, now: Time) -> (bool, bool) {
     let groups: BTreeSet<String> = UNFOLDED.query(bound).into_iter().collect();
     let taken = fold(groups.iter(), now);

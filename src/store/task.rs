@@ -163,7 +163,7 @@ pub(crate) fn groups(task_nos: &[TaskNo]) -> HashMap<TaskNo, String> {
     task_nos.iter().copied().zip(groups).filter_map(|(task_no, group)| Some((task_no, group??))).collect()
 }
 
-/// The same of each of the tasks that are there.
+/// How many dependencies each of the tasks needs, and whether it is a signal.
 pub(crate) fn wants(task_nos: &[TaskNo]) -> HashMap<TaskNo, Wants> {
     let read = |row: &Row| Wants { num_required: row.get(NUM_REQUIRED), signal: row.get(SIGNAL) };
     let wants = look(|look| each(look, task_nos.iter().copied(), |_, row| read(row)));
@@ -206,7 +206,7 @@ impl Placed {
     }
 }
 
-/// The same of each of the tasks, which are there.
+/// The same of each of the tasks, all of which are there.
 pub(crate) fn placed(look: &Look, task_nos: impl ExactSizeIterator<Item = TaskNo>) -> Vec<Placed> {
     each(look, task_nos, |_, row| Placed::read(row))
         .into_iter()
@@ -280,12 +280,12 @@ fn values(task: &New, now: Time) -> [Set; 26] {
     ]
 }
 
-/// The end of a unique task's period, which begins when it may first be owned.
+/// The end of a unique task's period, which begins at its `not_before`, or at its insertion if that is later.
 fn unique_until(spec: &TaskSpec, unique: &Unique, now: Time) -> Option<Time> {
     Some(spec.not_before.map_or(now, |time| time.max(now)).plus(unique.period?))
 }
 
-/// The only statement that changes rows of `task`. The live rows of these tasks are ours, so no other call reads them
+/// The only statement that updates rows of `task`. The live rows of these tasks are ours, so no other call reads them
 /// to put the tasks anywhere.
 pub(crate) static UPDATE: Statement<(&[TaskNo], i32, Time, i32, Interval, &str, JsonText)> = Statement::new(
     c"UPDATE taskq.task t

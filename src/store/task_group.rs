@@ -17,8 +17,8 @@ pub(crate) fn has_limit(look: &Look, group: &str) -> bool {
     look.first(&BY_ID, &[Key::eq(1, group)], |row| row.get(MAX_CONCURRENCY).is_some()) == Some(true)
 }
 
-/// One row per group, whatever the number of its tasks. Waits for claims that are parking under the group
-/// (they hold the row FOR SHARE until they commit), so that a resume sees what they parked.
+/// One row per group, whatever the number of its tasks. Waits for transactions that have the row locked: claims that park
+/// tasks under the group hold it FOR SHARE until they end.
 pub(crate) static SET_PAUSED: Statement<(&str, bool)> = Statement::new(
     c"INSERT INTO taskq.task_group AS g (group_id, paused) VALUES ($1, $2)
       ON CONFLICT (group_id) DO UPDATE SET paused = EXCLUDED.paused WHERE g.paused <> EXCLUDED.paused",

@@ -3,8 +3,8 @@
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 
-/// Makes the row, or locks the one that is there, and changes nothing then; waits for a transaction that is just
-/// making it.
+/// Makes the row, or locks the one that is there, and changes nothing then; waits for a transaction that is making
+/// it or has it locked.
 pub(crate) static ADD: Statement<(&str, Time)> = Statement::new(
     c"INSERT INTO taskq.workgroup AS w (name, not_before) VALUES ($1, $2)
       ON CONFLICT (name) DO UPDATE SET not_before = EXCLUDED.not_before WHERE false",

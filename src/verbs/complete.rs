@@ -20,8 +20,8 @@ fn taskq_complete_task(task_id: Option<&str>, result: Option<AnyElement>, status
         .to_owned()
 }
 
-/// Completes a task that nothing blocks and no worker owns. Its row, the only one that the call waits for, is locked
-/// first: a worker that is granted the task meanwhile keeps it.
+/// Completes a task that waits for no other and that no worker owns, or a signal. Its row is locked first: a worker that is
+/// granted the task meanwhile keeps it.
 fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<String>) -> Result<Outcome> {
     let id = required("task_id", task_id)?;
     let refuse =

@@ -31,8 +31,8 @@ fn taskq_delay_workgroup(
 
 static BEFORE: Statement<&str, Time> =
     Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1");
-/// Tasks set aside because of the workgroup until later than that, also by the claims that were waited for: this statement sees
-/// what they have done. Locked by number, as by all calls that lock several: see `locks::order`.
+/// Tasks held back because of the workgroup until later than that, also by the claims that were waited for: this statement sees
+/// what they have done. Locked by number, as by other calls that wait for several: see `locks::order`.
 static SET_ASIDE: Statement<(&str, Time), TaskNo> = Statement::new(
     c"SELECT s.task_no FROM taskq.scheduled s
        WHERE s.task_no = ANY (ARRAY(SELECT t.task_no FROM taskq.task t WHERE t.workgroup = $1))
@@ -40,8 +40,8 @@ static SET_ASIDE: Statement<(&str, Time), TaskNo> = Statement::new(
        ORDER BY s.task_no FOR UPDATE",
 );
 
-/// Holds a workgroup back until a time, which may be earlier than the one before: tasks that were set aside
-/// until then are brought forward.
+/// Holds a workgroup back until a time, which may be earlier than the one before: tasks that were held
+/// back until then are brought forward.
 fn set(name: &str, until: Time) {
     if workgroup::ADD.execute((name, until)) > 0 {
         return;

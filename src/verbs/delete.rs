@@ -1,4 +1,4 @@
-//! `delete_tasks`: tasks go with their dependencies, and with what has nothing left to wait for.
+//! `delete_tasks`: tasks go with their dependencies, and with the tasks that lose their last dependency by it.
 
 use std::collections::HashSet;
 
@@ -95,8 +95,8 @@ fn delete_matching(matching: &[(TaskNo, bool)], now: Time) -> Result<i64> {
     Ok(delete_locked(going, rows, now))
 }
 
-/// Deletes tasks in waves: those asked for, then the blocked tasks that are left without any dependency,
-/// and so on. Each wave is locked in the global order before it is touched.
+/// Deletes tasks in waves: those asked for, then the blocked tasks, if they are not suspended, that are left without any
+/// dependency, and so on. Each wave is locked in the global order before it is touched.
 fn delete(ids: &[&str], now: Time) -> Result<i64> {
     let idle = Idle { ids: ids.to_vec(), refusal };
     rights::check_tasks(Doing::Change, numbers::by_id(ids).into_values())?;

@@ -70,7 +70,7 @@ fn taskq_add_dependencies(
     })
 }
 
-/// Every stored edge of these tasks, with its condition. What a task went on without is no dependency any more.
+/// The stored edges of these tasks, with their conditions. What a task went on without is no dependency any more.
 static STORED: Statement<&[TaskNo], (TaskNo, TaskNo, i8, i8)> = Statement::new(
     c"SELECT d.after_no, d.run_no, d.condition, d.counts FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.counts <> 'd'",
 );
@@ -79,7 +79,7 @@ static STORED: Statement<&[TaskNo], (TaskNo, TaskNo, i8, i8)> = Statement::new(
 ///
 /// Takes the graph guard (two calls that only together close a cycle run one after the other), then the
 /// rows of both ends in the global order. As `after` is locked, it either has settled, and counts at once,
-/// or settles after this transaction's commit and finds the edge.
+/// or settles after this transaction has ended and finds the edge.
 fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     if dependencies.is_empty() {
         return Ok(0);

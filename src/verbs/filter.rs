@@ -1,9 +1,9 @@
-//! Which tasks a call is about that does not name them all: the filters of `retry_tasks`, `cancel_tasks` and
-//! `delete_tasks`.
+//! Which tasks a call is about that does not name them all: the filters of `retry_tasks`, `cancel_tasks`,
+//! `delete_tasks` and `update_tasks`.
 //!
-//! A filter is asked once, before anything is locked. What it finds are numbers, and each is that of one task for ever: the caller's
-//! part is checked against these, these are locked, and the call goes by these. What would match by then and was not found is none
-//! of the call's.
+//! A filter is asked once, before anything is locked (that of an `update_tasks` with ids once more, under the locks). What it finds
+//! are numbers, and each is that of one task for ever: the caller's part is checked against these, these are locked, and the call
+//! goes by these. What would match by then and was not found is none of the call's.
 
 use pgrx::datum::TimestampWithTimeZone;
 

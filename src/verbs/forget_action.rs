@@ -1,7 +1,7 @@
 //! `forget_action`: a name that is not used any more, a misspelt one for instance, goes from the views and the metrics.
 //!
 //! **Its row in `action` stays**, marked: an insertion that has looked the number up just before may still use it, and
-//! no call waits for another one because of names. No later insertion takes the number: the name gets another one then.
+//! insertions do not wait because of names. No later insertion takes the number: the name gets another one then.
 //! What was inserted meanwhile is a task like any other, since claims look at all numbers of a name.
 
 use pgrx::prelude::*;
@@ -18,7 +18,7 @@ static NUMBERS: Statement<&str, i32> = Statement::new(
 static IS_SET: Statement<&str, bool> =
     Statement::new(c"SELECT true FROM taskq.action_setting s WHERE s.name = $1 FOR UPDATE");
 
-/// Reads all tasks: there is no index on their actions, and names are forgotten rarely.
+/// May read all tasks: there is no index on their actions, and names are forgotten rarely.
 static TASK: Statement<&[i32], String> =
     Statement::planned_each_time(c"SELECT t.id FROM taskq.task t WHERE t.action_no = ANY ($1) LIMIT 1");
 static SCHEDULE: Statement<&str, String> = Statement::planned_each_time(

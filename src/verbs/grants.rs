@@ -49,7 +49,7 @@ fn taskq_body_json(body: &str) -> Option<AnyElement> {
 }
 
 /// What the dependencies of tasks left, in the order in which they were inserted. A jsonb array holds 256 MB;
-/// what is larger is NULL, and to be read with `dependency_results`. Compressed sizes are looked at first:
+/// what comes near that is NULL, and to be read with `dependency_results`. Compressed sizes are looked at first:
 /// 700 kB cannot be more than 200 MB.
 static RESULTS: Statement<&[TaskNo], (TaskNo, Option<JsonText>)> = Statement::new(
     c"SELECT u.task_no,

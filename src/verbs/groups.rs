@@ -147,7 +147,7 @@ fn resume(group: &str) -> Result<i64> {
     locks::parked::lock_group(group);
     aside::release(&[reason.aside()]);
     ready::make_ready(&parked::release(&reason));
-    // Those that no claim has moved were passed over by calls that sleep now.
+    // Calls that sleep now may have passed over those that no claim has moved.
     ready_now::wake_all_of_group(group);
     let pending = pending(group);
     check_members(group)?;
@@ -224,8 +224,8 @@ fn dependencies_of(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
 /// Back to the start: tokens are revoked, tries and results forgotten. If the group has seed tasks, the
 /// others are deleted. Returns how many tasks the group had.
 ///
-/// Live dependents outside the group that had counted the end of one of its tasks wait for it again. One that is in
-/// progress goes on, without that dependency.
+/// Live dependents outside the group that had counted the end of one of its tasks wait for it again, unless they have enough
+/// others (`num_required`). One that is in progress goes on, without that dependency.
 fn reset(group: &str, now: Time) -> Result<i64> {
     guard();
     let (all, _) = hold(group);

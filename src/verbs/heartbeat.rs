@@ -5,8 +5,9 @@
 //! sleep is made by a process that commits ([`errand`]); where there is none, none is made, and the call comes back before the
 //! first deadline would pass.
 //!
-//! **It is woken by every end.** Each change that makes a token void is noted for the task ([`wake::let_go`], [`wake::settled`]),
-//! and its commit wakes the call that is registered for that; a commit between a look and the sleep finds the registration.
+//! **It is woken by an end.** A change that makes a token void is noted for the task ([`wake::let_go`], [`wake::settled`]), and its
+//! commit wakes the call that is registered for that; a commit between a look and the sleep finds the registration. A call for
+//! more than [`MOST_CHANNELS`] tasks looks every second besides.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -39,7 +40,7 @@ const MOST_CHANNELS: usize = 16;
 /// How often a call looks that holds more.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// So long before a deadline passes the call comes back, or a quarter of what is left when it begins.
+/// So long before a deadline passes the call comes back, or a quarter of what is left when it begins, if that is less.
 const BEFORE: Duration = Duration::from_secs(1);
 
 record! {
@@ -78,7 +79,7 @@ pub(super) fn wait(
     if held_until(&tokens, began)?.is_none() || waiter.time_is_up() {
         return Ok(());
     }
-    // Nothing is done that the end of the caller's transaction could not undo.
+    // In a block nothing is done that the end of the caller's transaction could not undo.
     if !block::begun_by_caller() {
         let deadline = began.plus(max_duration);
         let order = Order { deadline, tokens: tokens.clone(), actor_id: actor_id.to_owned() };

@@ -164,8 +164,8 @@ insertion! {
 }
 
 insertion! {
-    /// `taskq.insert_many(action, bodies text[], ids text[], …) -> SETOF text`: tasks that are alike but for id and body,
-    /// without any JSON on the way.
+    /// `taskq.insert_many(action, bodies text[], ids text[], …) -> SETOF text`: tasks that are alike but for id and body.
+    /// Bodies that are texts come without JSON on the way.
     fn taskq_insert_many(
         action: Option<String>,
         bodies: Option<Vec<Option<String>>>,

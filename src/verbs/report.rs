@@ -26,8 +26,8 @@ fn taskq_report_status(
     });
 }
 
-/// FOR KEY SHARE: the performance cannot end before the report is committed, and reports of different
-/// processes do not wait for each other's rows but the one in `progress`.
+/// FOR KEY SHARE: the task is not returned or cancelled before the report is committed. Reports of different
+/// processes wait for each other only at the row in `progress`.
 static HELD: Statement<(TaskNo, Nonce), bool> =
     Statement::new(c"SELECT true FROM taskq.run r WHERE r.task_no = $1 AND r.nonce = $2 FOR KEY SHARE");
 

@@ -15,7 +15,7 @@ use crate::store::schedule;
 use crate::wake;
 use crate::words::word;
 
-/// The longest name: a run's id adds `@` and twenty characters to it.
+/// The longest name: a run's id adds `@` and a time to it.
 const MAX_SCHEDULE_NAME: usize = MAX_NAME - 32;
 
 /// The longest cron expression, in bytes. Each call that finds the schedule due reads it.
@@ -154,8 +154,8 @@ fn change(name: Option<&str>, paused: bool, change: impl FnOnce(&str)) -> Result
     }
 }
 
-/// `taskq.pause_schedule(name) -> boolean`. Waits for a transaction that inserts a run of it just now; after it
-/// none comes but by `run_schedule`.
+/// `taskq.pause_schedule(name) -> boolean`. Waits for a transaction that inserts a run of it just now; while it is
+/// paused none comes but by `run_schedule`.
 #[pg_extern(sql = "")]
 fn taskq_pause_schedule(name: Option<&str>) -> bool {
     rights::for_caller(|| {

@@ -87,7 +87,7 @@ const CLEARABLE: [&str; 13] = [
     "max_run_time",
 ];
 
-/// What is to be set; `None` keeps what was.
+/// What is to be set; `None` keeps what was, unless it is cleared.
 struct Settings<'a> {
     name: &'a str,
     max_tries: Option<i32>,

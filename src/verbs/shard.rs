@@ -6,7 +6,7 @@
 //! call waits for transactions that have taken a number, and those that want one wait for the call. So no transaction
 //! has numbers of two shards.
 //!
-//! **Before the first task.** A name of an action gets its number with the first task of it, for ever. A queue without
+//! **Before the first task.** A name of an action gets a number with the first task of it, and keeps that. A queue without
 //! any has never had a task: nothing that is stored, and no token, has a number that could be given out again.
 
 use pgrx::datum::Uuid;
@@ -29,7 +29,7 @@ fn taskq_shard() -> i32 {
     positions::shard()
 }
 
-/// `taskq.shard_of(token uuid) -> integer`: NULL where no grant can have made the token.
+/// `taskq.shard_of(token uuid) -> integer`: NULL where it has not the form of a token.
 #[pg_extern(sql = "")]
 fn taskq_shard_of(token: Uuid) -> Option<i32> {
     Token::from_uuid(&token).map(Token::shard)

@@ -105,7 +105,8 @@ impl Signal<'_> {
         settle(vec![Ending { result: self.result.clone(), ..end }], clock::now());
     }
 
-    /// The task that waits for this call alone. It is kept for a day at least, so that what waits for it may come later.
+    /// The task that waits for this call alone. Where no retention is given it is kept for a day at least, so that what waits for it
+    /// may come later.
     fn early(&self) -> TaskSpec {
         let action = known_actions::named([self.action].into_iter()).pop();
         let of_action = action.and_then(|action| action.setting.retention).map(length);

@@ -1,12 +1,12 @@
 //! `update_tasks`: tasks that are neither in progress nor settled are changed in place, with their dependencies and dependents as they are.
 //!
 //! **No worker performs what was there before.** A claim whose snapshot is older than this call's commit would read the
-//! `task` row as it was, should it find the same row in `run`. So the row in `run` is always another one: it is deleted
-//! and inserted anew. A claim that sees the old one with an old snapshot finds it deleted and skips it.
+//! `task` row as it was, should it find the same row in `run`. So a changed task that stands in `run` gets another row
+//! there: its row is deleted and inserted anew. A claim that sees the old one with an old snapshot finds it deleted and skips it.
 //!
 //! **No mark passes an entry.** What keeps its place is inserted at the position of the row that is deleted in the same
-//! statement. Every snapshot sees one of the two, as grantable, so no low-water mark (see `claim::marks`) has moved
-//! beyond that position. All others get new positions, taken after the transaction has its id.
+//! statement. Every snapshot sees one of the two, grantable as before, so no low-water mark (see `claim::marks`) has moved
+//! beyond an entry that is. What else becomes ready gets a new position, taken after the transaction has its id.
 
 use std::collections::{HashMap, HashSet};
 
@@ -354,8 +354,7 @@ fn keep_place(task_nos: &[TaskNo], change: &Change) {
     if task_nos.is_empty() {
         return;
     }
-    // Claims have skipped them while they were locked. `store::live` wakes a waiting call for what it has
-    // locked.
+    // Claims have skipped them while they were locked.
     for action_no in changes::KEEP_PLACE.query((task_nos, change.max_duration, change.priority)) {
         wake::ready(action_no);
     }

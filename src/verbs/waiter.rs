@@ -23,7 +23,7 @@ const OVERDUE_LOOK: Duration = Duration::from_secs(1);
 
 /// A call that sleeps until something happens or its time is up.
 ///
-/// It goes by the monotonic clock: a server's clock that is put back makes no sleep longer.
+/// Its time-out and its pace go by the monotonic clock: they do not get longer where the server's clock is put back.
 pub(crate) struct Waiter {
     /// `None`: for ever.
     until: Option<Instant>,

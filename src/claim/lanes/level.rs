@@ -74,7 +74,7 @@ pub(super) struct Level<'a> {
     pub(super) priority: i32,
     /// How many entries are to be found at most.
     pub(super) wanted: usize,
-    /// Entries that were tried, with their lanes: claims of others hold them, or they have moved.
+    /// Entries that are not to be tried, with their lanes: they were in vain, or the call does not take them.
     pub(super) passed: &'a HashMap<TaskNo, Lane>,
     /// Whether what is in no lane counts as well: not for a call that has moved enough out of its way.
     pub(super) lane_zero: bool,

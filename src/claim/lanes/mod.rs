@@ -1,11 +1,12 @@
 //! Lanes: the entries of groups whose turn or whose limit has to be looked at before one of them is taken.
 //!
-//! An entry of a group is in the lane of that group (`run.lane`) if its action is fair or has a limit per group, or if
-//! the group has a limit of its own; all others are in lane 0. Each lane is a range of `run_lane_idx`. **A lane that is
-//! full costs nothing but a jump over it**, however many entries wait in it; and full lanes are no more than there are
-//! performances in progress, and groups with a limit of 0.
+//! An entry of a group belongs into the lane of that group (`run.lane`) if its action is fair or has a limit per group,
+//! or if the group has a limit of its own; others belong into lane 0. Where that was set after the entry had come, a claim
+//! moves it when it meets it. Each lane is a range of `run_lane_idx`. **A lane that is full costs a jump over it**,
+//! however many entries wait in it; and full lanes are no more than there are performances in progress, and groups with a
+//! limit of 0.
 //!
-//! Nothing here locks. What is found is a candidate, to be claimed by number, which passes over what has changed.
+//! What [`next`] finds is a candidate, read without locks, to be claimed by number, which passes over what has changed.
 
 mod level;
 mod part;
@@ -59,7 +60,8 @@ pub(super) fn next(
     found
 }
 
-/// Moves up to `most` entries of an action into the lanes of their groups, from where one was met; returns how many.
+/// Of up to `most` entries of an action in lane 0, from where one was met, moves those that belong into lanes there; returns how
+/// many.
 pub(super) fn move_in(action: &Action, (Reverse(highest), from): Met, most: usize) -> usize {
     assign_transaction_id();
     let moved = changes::MOVE_INTO_LANES.execute((

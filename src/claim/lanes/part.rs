@@ -57,7 +57,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The highest priority below another one that has an entry in a lane that is not full.
+/// The highest priority below another one that has an entry in a lane that is not full, or (`lane_zero`) in none.
 pub(super) fn top(
     action_no: i32,
     known: &Known,

@@ -124,7 +124,8 @@ impl Marks {
         self.ranges(action_nos, |mark| mark.begins().max(seen(mark)))
     }
 
-    /// Remembers what the look has seen; or, if positions are not what they were, that nothing is known.
+    /// Remembers what the look has seen. Where what is known has aged, it is found out anew from now on; where positions are not
+    /// what they were, nothing is known.
     pub(super) fn note(&mut self, known: &Known, seen: &Seen) -> Standing {
         self.looks += 1;
         let standing = self.decided.standing(&seen.look);
@@ -195,8 +196,8 @@ impl Marks {
         }
     }
 
-    /// A task of this action and priority was granted: it has a mark from now on. Another one may lose its
-    /// own.
+    /// A task of this action and priority was granted: it has a mark from now on. Where there are too many, others lose
+    /// theirs.
     pub(super) fn learn(&mut self, action_no: i32, priority: i32) {
         self.grants += 1;
         if !self.marks.contains_key(&action_no) && self.marks.len() >= MOST_ACTIONS {

@@ -47,7 +47,7 @@ fn take_over(action_nos: &[i32]) {
 }
 
 /// Writes down where claims of these actions begin, if that is far from what is written there. To be called by a call that has
-/// granted something: it will commit.
+/// granted something: it is to commit.
 pub(in crate::claim) fn share(action_nos: &[i32]) {
     let moved = MARKS.with(|marks| marks.moved_far(action_nos));
     if moved.is_empty() || !session::is_read_committed() {

@@ -1,8 +1,8 @@
-//! The table `lease`: deadlines, recorded at each grant, looked after once they have passed (`upkeep::elapsed`), gone
-//! with their performances.
+//! The table `lease`: deadlines, recorded at each grant that has one, looked after once they have passed
+//! (`upkeep::elapsed`), gone with their performances.
 //!
-//! **As many rows as there are tasks in progress, at most.** A grant or an extension with a deadline appends one row to
-//! `lease` (one for each thousand tasks). The row has a *keeper*, one of its tasks. Deadline and keeper are the index;
+//! **Hardly more rows than there are tasks in progress.** A call that grants or extends tasks appends one row to `lease`
+//! for each deadline (one for each thousand tasks). The row has a *keeper*, one of its tasks. Deadline and keeper are the index;
 //! both are at hand where a performance ends or is extended. So the call that ends it finds the row by one descent if
 //! the task is its keeper, and does not read the table if another task is. A keeper that was alone takes the row along.
 //! One that leaves others behind has it handed on to one of these right before the commit ([`tidy`]): a keeper is
@@ -11,9 +11,11 @@
 //!
 //! A row too many does no harm: it says "look at these tasks once this time has come", and what the tasks' own rows say
 //! decides. It is left where another transaction has the row locked, where two tasks of one row come back at the same
-//! moment, and by transactions that are prepared. For these, grants look at a page of `lease` now and then
-//! ([`tidy::patrol`]). A row too few would leave a task with a dead worker for ever. So a row is removed only by a
-//! transaction that sees that no task needs it; if that is rolled back, so is the removal.
+//! moment, and by transactions that are prepared, or that are at a higher level than READ COMMITTED. For these, grants
+//! look at a page of `lease` now and then
+//! ([`tidy::patrol`]). A row too few would leave a task with a dead worker, and upkeep would not see it. So a row is removed only by a
+//! transaction that sees that no task needs it, or that puts another in its place; if that is rolled back, so is the
+//! removal.
 
 mod record;
 pub(crate) mod tidy;
@@ -87,7 +89,7 @@ impl Left {
         if row.get(OTHERS).is_some() {
             before_commit::hand_on(self.deadline, self.task_no);
         } else {
-            // A transaction that has it locked is upkeep that reads it: its time has come.
+            // Another transaction that has it locked looks after it: upkeep, or a patrol.
             row.delete(Wait::No);
         }
     }
@@ -104,7 +106,7 @@ pub(crate) fn leave(left: &[Left]) {
     left.sort_unstable_by_key(|left| (left.deadline, left.task_no));
     look(|look| {
         look.changing(&BY_KEEPER, |rows| {
-            // One call's have one deadline, and one keeper.
+            // What one call was granted has one deadline, as a rule, and one keeper.
             for left in left.chunk_by(|one, next| one.deadline == next.deadline) {
                 let (first, last) = (left[0], left[left.len() - 1]);
                 if let [left] = left {

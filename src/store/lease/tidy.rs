@@ -38,7 +38,7 @@ enum HandOn {
     BeforeCommit,
 }
 
-/// Whether the keeper of `l` is held under it, or set aside until then. Its own deadline is an earlier one where its
+/// Whether the keeper of `l` is neither held under it nor set aside until then. Its own deadline is an earlier one where its
 /// row was locked when that passed; a later one has a row of its own.
 macro_rules! unkept {
     () => {
@@ -134,7 +134,7 @@ static ON_PAGE: Statement<(ItemPointerData, ItemPointerData), Unkept> = Statemen
 ));
 
 /// Now and then looks at a page of `lease`, any one, for rows without a keeper. One look for thirty-two new rows finds
-/// several times as many where most are too many; so those are always few against the others.
+/// several times as many where most are too many; so those stay few against the others.
 pub(super) fn patrol(appended: u32, by: i64) {
     // A backend that makes only one grant takes its part, too: it begins anywhere.
     let so_far = APPENDED.get().unwrap_or((by >> 5) as u32 % PATROL) + appended;

@@ -26,7 +26,7 @@ pub(crate) static GIVE_TO_LANES: Statement<&[TaskNo]> = Statement::new(
 );
 
 /// Moves those of the first $2 entries of an action's lane 0 that belong into lanes there, in their order, without waiting: all
-/// of a group if $3, else those whose group has a limit of its own; from priority $4 and position $5 on, since others may have
+/// that have a group if $3, else those whose group has a limit of its own; from priority $4 and position $5 on, since others may have
 /// locked any number of those before (in two parts, so that the index begins there). A new position: a call that has passed the
 /// old one already could overlook an entry that comes there.
 pub(crate) static MOVE_INTO_LANES: Statement<(i32, i32, bool, i32, Position)> = Statement::new(
@@ -65,7 +65,7 @@ pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
 );
 
 /// Everything that is ready with these keys, and whose workgroup is not held back now ($5), as far as it can be removed: no
-/// transaction is adding a dependent to it. With its leader, and whether its deadline has ended its last try.
+/// other transaction has it locked, to add a dependent for instance. With its leader, and whether its deadline has ended its last try.
 pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[TaskNo], Time), (TaskNo, bool, Position, Freed)> = Statement::new(
     c"WITH ready AS MATERIALIZED (
         SELECT u.leader_no, r.task_no, r.nonce, r.position, r.tries, r.failures, r.dependencies
@@ -83,7 +83,7 @@ pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[TaskNo], 
       SELECT r.leader_no, r.nonce <> 0, r.position, r.task_no, r.tries, r.failures, r.dependencies FROM ready AS r",
 );
 
-/// The others stay where they are, under their leaders and no token.
+/// Those of the others that no transaction has locked for a change stay where they are, under their leaders and without a token.
 pub(crate) static SET_RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[TaskNo], Time)> = Statement::new(
     c"WITH ready AS MATERIALIZED (
         SELECT u.leader_no, r.task_no
@@ -120,7 +120,7 @@ pub(crate) static HOLD_AGAIN: Statement<(TaskNo, Time, &str, bool)> = Statement:
        WHERE r.task_no = $1",
 );
 
-/// Another row in the place of each: see above. What is set aside stays aside; only of riders another priority is given.
+/// Another row in the place of each, for tasks that keep theirs (`verbs::update`). What is set aside stays aside.
 pub(crate) static KEEP_PLACE: Statement<(&[TaskNo], Interval, i32), i32> = Statement::new(
     c"WITH gone AS (DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) RETURNING r.*)
       INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,

@@ -1,15 +1,15 @@
 //! The table `run`: tasks that nothing blocks, ready or in progress.
 //!
-//! What every call does goes by direct access and stands here: [`insert`], [`grant`], [`extend`], [`remove`], [`lock`]. Statements
+//! What is done most goes by direct access and stands here: [`insert`], [`grant`], [`extend`], [`remove`], [`lock`]. Statements
 //! write what is rare, or decided with other tables. In [`changes`] they remove rows that the call has locked, wherever it met
 //! them (`REMOVE`); move entries into lanes (`GIVE_TO_LANES`, `MOVE_INTO_LANES`); take what is to ride (`TAKE_RIDERS`,
 //! `SET_RIDERS_ASIDE`); end a try at its deadline in place, since the token stays good, and let a late worker hold the task again
 //! (`REQUEUE`, `HOLD_AGAIN`); count dependencies anew (`RECOUNT`); change priority and lease of many tasks (`KEEP_PLACE`). In
-//! [`aside`](super::aside) they set entries aside and make them ready again. In [`merge_key`](super::merge_key) and
+//! [`aside`](super::aside) they set entries aside, make them ready again and remove riders. In [`merge_key`](super::merge_key) and
 //! [`slot::backfill`](super::slot::backfill) they set `keyed` and `limited`, together with the row that makes it true.
 //!
-//! Statements lock rows that are chosen by what is in them, or are read with others, and pass over those that are locked:
-//! `upkeep::elapsed::overdue`, `claim::gates`, `claim::sweep`.
+//! Statements lock rows that are chosen by what is in them, or are read with others. Those of `upkeep::elapsed::overdue`, `claim::gates`
+//! and `claim::sweep` pass over what is locked.
 
 pub(crate) mod changes;
 mod run_time;
@@ -263,8 +263,9 @@ pub(crate) fn grant(entry: &Row, grant: &Grant) -> Change {
 /// Removes the rows of the performances that have these numbers and nonces, in the order of the numbers; waits for
 /// transactions that hold them.
 ///
-/// **A stale token is never trusted.** The row is removed in the version that the look has seen with this nonce. If
-/// there is a newer one by then, that is locked, and asked for its nonce, before it is removed.
+/// **A stale token is not trusted.** The row is removed in the version that the look has seen with this nonce. If there
+/// is a newer one by then, that is locked, and asked for its nonce, before it is removed. (At a higher level than READ
+/// COMMITTED it is a serialization failure.)
 pub(crate) fn remove(mut performances: Vec<(TaskNo, Nonce)>) -> Vec<Live> {
     performances.sort_unstable();
     changed(&performances, remove_one)
@@ -303,9 +304,9 @@ fn remove_one(nonce: Nonce, row: &Row) -> Option<Live> {
     }
 }
 
-/// Gives the performances that have these numbers and nonces, and whose deadlines have not passed, until `deadline`, or for as
-/// long as a try may last; returns them with the deadlines that they had. Locks those whose deadlines have passed as well. Goes
-/// in the order of the numbers, and waits for transactions that hold them.
+/// Gives the performances that have these numbers and nonces, and that still hold their tasks, until `deadline`, or for as long as
+/// a try may last; returns them with the deadlines that they had. Locks those as well whose tasks are back in the queue, or aside.
+/// Goes in the order of the numbers, and waits for transactions that hold them.
 ///
 /// A token is trusted as in [`remove`].
 pub(crate) fn extend(

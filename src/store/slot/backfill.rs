@@ -18,9 +18,9 @@ static DROP: Statement<(&str, i32)> = Statement::new(
        WHERE s.group_id = '' AND s.name = $1 AND s.slot_no > $2 AND s.task_no IS NULL",
 );
 
-/// Makes the slots of an action fit its limit, `None` for no limit; those above it go once they are free. `held` are
-/// performances that began without a slot. They are given slots first, above the limit where it is full, so that they
-/// count.
+/// Makes the slots of an action fit its limit, `None` for no limit; those above it go if they are free, else with a later
+/// call. `held` are performances that began without a slot. They are given slots, above the limit where it is full, so
+/// that they count.
 pub(crate) fn fit_action(action: &str, most: Option<i32>, held: &[TaskNo]) {
     let Some(most) = most else {
         DROP.execute((action, 0));

@@ -10,7 +10,7 @@
 //!
 //! **Full limits** of groups are found by walking what is held. Where that is costly the answer is kept for a while
 //! ([`cost`]), and those that were full are asked one by one whether they still are. Those that get full meanwhile
-//! turn out to be when their slots are to be locked, and are added.
+//! turn out to be when their slots are to be locked, and are added where they are known to have all their slots.
 //!
 //! **Limits that have all their slots.** Whether rows are missing is counted, and where that is costly, the answer that
 //! none are is kept for a while.

@@ -37,13 +37,13 @@ impl Limit {
         !self.group.is_empty()
     }
 
-    /// Held alone by a call that makes or removes slots of this limit.
+    /// Held alone by a call that makes or removes slots of this limit, unless it has the shared key alone.
     fn key(&self) -> Key {
         Key::new(&[&self.action, &self.group]).one_of(MOST_KEYS, "slots")
     }
 
-    /// Shared by calls that make slots of some groups of the action, or of groups of their own; held alone by a
-    /// call that makes those of many.
+    /// Shared by calls that make or remove slots of some groups in the action (empty: of groups of their own); held
+    /// alone by a call that does so for many, or keeps the others from it.
     fn shared_key(action: &str) -> Key {
         Key::new(&[action]).one_of(MOST_KEYS, "slots of groups")
     }
@@ -75,8 +75,8 @@ pub(super) fn lockable(limits: &[&Limit]) -> Vec<usize> {
     lockable
 }
 
-/// Keeps all other calls from making slots of groups of the action, or of the group's own: waits for those that
-/// do.
+/// Keeps other calls from making slots of the limit, of an action from making those of any group in it; waits for those
+/// that do.
 pub(crate) fn keep_from_making(limit: &Limit) {
     lock::lock(
         Limit::shared_key(&limit.action),

@@ -6,9 +6,9 @@
 //!
 //! **Slots of groups are made when they are needed**, by a claim that finds fewer rows than the limit. It makes them
 //! under a lock that it only tries, so that no claim waits for another's insert. A claim that does not get the lock takes
-//! the limit for full; a waiting call is woken when the holder releases it, and besides looks again by itself soon. The
-//! holder of the lock counts the rows with a snapshot taken after it got the lock, so there are never more rows than the
-//! limit. There are few such locks, each for many groups: one transaction that sets limits for a hundred thousand groups
+//! the limit for full; a waiting call is woken when the holder commits, and besides looks again by itself soon. The
+//! holder of the lock counts the rows with a snapshot taken after it got the lock, so it makes no more than the limit
+//! allows. There are few such locks, each for many groups: one transaction that sets limits for a hundred thousand groups
 //! holds no more than there are, and the server's lock table has room for others. (Two claims that share a lock by chance
 //! have to make slots one after the other.)
 //!
@@ -81,7 +81,7 @@ static RELEASE: Statement<&[TaskNo], (String, String)> = Statement::new(
        WHERE s.task_no = ANY ($1) RETURNING s.group_id, s.name",
 );
 
-/// Frees all slots of performances that have ended, and lets a waiter know for each.
+/// Frees all slots of performances that have ended, and has a waiting call woken for each and each action concerned.
 pub(crate) fn release<'a>(ended: impl Iterator<Item = &'a Live>) {
     let task_nos: Vec<TaskNo> = ended.filter(|live| live.limited).map(|live| live.task_no).collect();
     if task_nos.is_empty() {

@@ -1,8 +1,8 @@
 //! `metrics`: the numbers of the moment as OpenMetrics text; `metrics_rows`: the same as rows.
 //!
-//! One statement counts, so that all numbers are of one snapshot: each table of what is alive is read once, from end to
-//! end as long as it is small and else in part (`sql/estimates.sql`), and none of the wide ones as a whole; what has
-//! settled is in tallies.
+//! One statement counts, with one snapshot: each table of what is alive is read once, from end to end as long as it is
+//! small and else in part (`sql/estimates.sql`); what has settled is in tallies. Two small ones besides ask what is set for
+//! the actions, and how old the oldest ready tasks are.
 //! The exposition format (escaping, suffixes, `# EOF`) is left to `prometheus-client`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +50,7 @@ record! {
     }
 }
 
-/// What is counted per action: the kind of number, the number of the action, a text, the number, and the
+/// What is counted: the kind of number, the number of the action if it is one of each, a text, the number, and the
 /// first task that it is about. `task` is never read as a whole.
 /// Planned anew at each call: what groups best is another plan as the tables grow.
 static COUNT: Statement<(Time, bool, i32), Count> = Statement::planned_each_time(

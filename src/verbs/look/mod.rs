@@ -1,4 +1,4 @@
-//! Looking: read-only. Graphs are read with one snapshot per level, numbers with one for all.
+//! Looking: nothing is changed. Graphs are read level by level, each with a snapshot of its own.
 
 mod code;
 mod metrics;

@@ -22,7 +22,7 @@ fn taskq_critical_path(task_id: Option<&str>) -> Rows<(i32, String, String, Stri
     Rows(path.into_iter().enumerate().map(row).collect())
 }
 
-/// The longest chain that ends in the task, by the time its tasks have taken. What has not started counts
+/// The longest chain that ends in the task, by the durations of its tasks ([`Node::duration`]). What has none counts
 /// as one microsecond, so that among chains of tasks yet to run the one with most of them is shown.
 fn critical_path(task_id: Option<&str>) -> Result<Vec<Node>> {
     let target = number(task_id)?;

@@ -85,7 +85,7 @@ pub(super) struct Node {
     /// What the state does not tell: "skipped" of one that is aborted since there was no need of it; "suspended" and "signal" of such as
     /// are blocked.
     pub(super) kind: Option<String>,
-    /// Microseconds it has run, or its action's tasks run on average; 0 if that is not known.
+    /// Microseconds from its last grant to its end, or so far if it is in progress; else 0.
     pub(super) duration: i64,
 }
 

@@ -36,12 +36,13 @@ impl Look {
     }
 }
 
-/// How many steps of upkeep of which nothing has come for a call it makes in a transaction that may stay open. There may be any
+/// How many steps of upkeep a call makes of which nothing has come for it. There may be any
 /// number of tasks that are due, and may not run; a call that is cut off by its caller's time-out has done nothing. The next one
 /// goes on from there.
 const MOST_IN_VAIN: usize = 5;
 
-/// How often a call counts signals that are not counted yet, for something of its own behind those of others.
+/// How often a call counts signals that are not counted yet, for something of its own behind those of others; in a transaction
+/// block once.
 const MOST_ROUNDS: usize = 25;
 
 /// Does what is due, and claims, for as long as upkeep may have left something due behind and there is room. `looked`: what is due
@@ -73,7 +74,8 @@ pub(super) fn look(request: &Request, look: &mut Look, looked: Option<Due>, gran
     sort(&mut look.grants);
 }
 
-/// Whether a claim of these actions may come before a look at what is due: there was nothing a moment ago.
+/// Whether a claim of these actions may come before a look at what is due: there was nothing a moment ago, and no limit is to be
+/// asked.
 pub(super) fn nothing_was_due(actions: &[Action]) -> bool {
     let numbers: Vec<i32> = actions.iter().map(|a| a.action_no).collect();
     let may_do_without = !actions.iter().any(Action::is_chosen_from) && lately::nothing_was_due(&numbers);

@@ -1,9 +1,10 @@
 //! A call that waits: it registers, looks, claims, sleeps, and looks again.
 //!
-//! **It does nothing for others.** It is one statement, and what it changes is not seen by others before it ends. So a look that comes to
-//! nothing is rolled back. It takes no transaction id either, unless another call is faster in the middle of it. What is due the
-//! call leaves to a process that commits ([`background::call_if`]), whose commit wakes it as any other does. There is one exception:
-//! a task of its own actions whose time has come, and that may run, it makes ready itself, to be granted at once.
+//! **While it waits it does nothing for others.** It is one statement, and what it changes is not seen by others before it ends. So
+//! a look that comes to nothing is rolled back. It takes no transaction id either, unless another call is faster in the middle of
+//! it. What is due the call leaves to a process that commits ([`background::call_if`]), whose commit wakes it as any other does.
+//! There is one exception: a task of its own actions whose time has come, and that may run, it makes ready itself, to be granted at
+//! once.
 //!
 //! **Nothing depends on that process.** Where there is none a call does what is due when its time is up, as one that does not wait.
 
@@ -62,8 +63,8 @@ pub(super) fn wait(request: &Request, waiter: &mut Waiter) -> Look {
     }
 }
 
-/// Looks once, and keeps what it is granted, or nothing at all: it has no locks then. Those on tables it gives up as well, for a
-/// VACUUM FULL or an upgrade.
+/// Looks once, and keeps what it is granted, or nothing at all: it has no lock on a row then. Those on tables it gives up as well, for
+/// a VACUUM FULL or an upgrade.
 ///
 /// A statement with SKIP LOCKED may lock a row and then leave it out: if another session has changed the row since the statement's
 /// snapshot (granted the task, say) and committed, its newest version is locked first and found unsuitable then. The

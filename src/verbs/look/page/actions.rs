@@ -42,7 +42,7 @@ static ACTIONS: Statement<(), Action> = Statement::planned_each_time(
        LIMIT 51",
 );
 
-/// The actions there are, in the order in which they are shown.
+/// The actions in the order in which they are shown, up to one more than are.
 pub(super) fn actions() -> Vec<Action> {
     ACTIONS.query(())
 }

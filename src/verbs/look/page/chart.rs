@@ -114,7 +114,7 @@ pub(super) fn ends(minutes: &[[f64; ENDS.len()]; MINUTES]) -> String {
     frame("tasks that ended, per minute", most, count, &bars)
 }
 
-/// Over so many minutes in which no task ended a line goes on.
+/// A line goes on to the next minute with a value if that is no further off than this.
 const JOINED: usize = 10;
 
 /// The median and the 99th percentile of a time, in seconds.

@@ -28,7 +28,7 @@ pub(in super::super) fn fit_for_a_page(c: char) -> char {
     if is_control || is_noncharacter(c) || is_direction(c) { '\u{fffd}' } else { c }
 }
 
-/// The last two of each plane, and 32 in between, which neither HTML nor XML has.
+/// The last two of each plane, and 32 in between: Unicode has no characters for them.
 fn is_noncharacter(c: char) -> bool {
     matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c) & 0xfffe == 0xfffe
 }
@@ -63,7 +63,7 @@ pub(super) fn ends_of(text: &str, most: usize) -> String {
 const LINE: usize = 160;
 const WHOLE: usize = 10_000;
 
-/// A text of many lines, as errors have: the first and the last line, and the whole to unfold.
+/// A text of many lines, as errors have: the first and the last line, and up to [`WHOLE`] characters of it to unfold.
 pub(super) fn folded(text: &str) -> String {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();

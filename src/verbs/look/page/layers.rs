@@ -24,8 +24,8 @@ const GAP_X: usize = 56;
 const GAP_Y: usize = 14;
 const MARGIN: usize = 8;
 
-/// The layer of each task: one more than the last of those that it runs after. Links that close a circle, which there
-/// should be none of, are passed over.
+/// The layer of each task: one more than the last of those that it runs after. Where links close a circle, which they
+/// should not, the layers of its tasks mean nothing.
 fn layers(numbers: &[i64], links: &[(i64, i64)]) -> HashMap<i64, usize> {
     let mut layer: HashMap<i64, usize> = numbers.iter().map(|n| (*n, 0)).collect();
     let mut left: HashMap<i64, usize> = HashMap::new();

@@ -44,7 +44,7 @@ const LONGEST_TITLE: usize = 200;
 /// How many tasks a graph has at most.
 const MOST: usize = 200;
 
-/// Whatever came into the page in spite of all escapes: it runs nothing, and fetches nothing.
+/// Should markup come into the page in spite of all escapes: it runs no script, and loads nothing into the page.
 const POLICY: &str =
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">";
 
@@ -89,7 +89,7 @@ fn page(graph_of: Option<&str>, title: Option<&str>, refresh: Option<Interval>) 
     Ok(out)
 }
 
-/// What has a browser load the page anew, which takes a second or more.
+/// What has a browser load the page anew, after a second or more.
 fn reload(refresh: Option<Interval>) -> Result<String> {
     let Some(every) = check_interval("refresh", refresh)?.map(length) else {
         return Ok(String::new());

@@ -39,7 +39,7 @@ static AT_WORK: Statement<(), Held> = Statement::planned_each_time(
        ORDER BY w.place",
 );
 
-/// Each worker with its tasks and since when it has them, the longest first.
+/// Tasks in progress with their workers, those that have been so for longest first, as far as they are looked through.
 pub(super) fn at_work(anchors: &Anchors) -> Option<Section> {
     let held = AT_WORK.query(());
     let first = held.first()?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// How many rows a table has at most. Statements ask for one more, so that it is known whether there are more.
+/// How many rows a table has at most. Most statements ask for one more, so that it is known whether there are more.
 pub(super) const LISTED: usize = 50;
 
 /// A part of the page with a name, to which others link.
@@ -23,7 +23,7 @@ impl Section {
         Section { id, name, aside: String::new(), inside }
     }
 
-    /// With so many things in it, where that is known.
+    /// A part with this beside its name.
     pub(super) fn of(id: &'static str, name: &'static str, aside: String, inside: String) -> Self {
         Section { id, name, aside, inside }
     }
@@ -54,8 +54,8 @@ pub(super) const fn short(name: &'static str) -> Column {
     Column(name, false)
 }
 
-/// A table of cells that are escaped already, up to [`LISTED`] rows. Where there is no room for columns, each cell is shown with
-/// its column's name before it.
+/// A table of cells that are escaped already, up to [`LISTED`] rows. Where there is no room for columns, most cells are shown
+/// with their column's name before them.
 pub(super) fn table<const N: usize>(columns: &[Column; N], rows: &[[String; N]]) -> String {
     let mut out = String::from("<div class=\"wide\"><table><thead><tr>");
     for Column(name, is_text) in columns {

@@ -47,7 +47,7 @@ record! {
     }
 }
 
-/// Of the first thousand that are found. Of what one waits for, one more than is shown.
+/// Of the thousand that go on first. Of what one waits for, one more than is shown.
 static SUSPENDED: Statement<(), Wait> = Statement::planned_each_time(
     c"SELECT t.id, a.name, COALESCE(t.group_id, ''), taskq._age(n.at - b.since), pg_catalog.to_char(b.since, 'YYYY-MM-DD HH24:MI:SS TZ'),
              COALESCE(taskq._age(b.until - n.at), ''), COALESCE(pg_catalog.to_char(b.until, 'YYYY-MM-DD HH24:MI:SS TZ'), ''),
