@@ -733,7 +733,7 @@ BEGIN
                                     (SELECT y.id FROM taskq.task AS y WHERE y.task_no = k.leader_no)) END AS reason
                    FROM taskq.parked AS k WHERE k.task_no = number
                  UNION ALL
-                 -- What is set aside in its place.
+                 -- What is set aside in its place, or has not been met by a claim.
                  SELECT CASE WHEN r.aside < 0
                              THEN format('it shares the end of "%s", which has the same merge key',
                                          (SELECT y.id FROM taskq.task AS y WHERE y.task_no = -r.aside))
@@ -745,12 +745,12 @@ BEGIN
                                      JOIN taskq.task AS y ON y.task_no = m.holder_no
                                     WHERE me.task_no = number) END
                    FROM taskq.run AS r
-                  WHERE r.task_no = number AND r.aside IS NOT NULL
+                  WHERE r.task_no = number
                     AND (r.aside < 0 OR EXISTS (SELECT FROM taskq.task AS me
                                                   JOIN taskq.action AS a ON a.action_no = me.action_no
                                                   JOIN taskq.merge_key AS m ON m.action = a.name AND m.key = me.merge_key
                                                                            AND m.group_id = COALESCE(me.group_id, '')
-                                                 WHERE me.task_no = number AND m.holder_no IS NOT NULL))
+                                                 WHERE me.task_no = number AND m.holder_no <> number))
                  UNION ALL
                  SELECT format('its group "%s" is paused', g.group_id) FROM taskq.task_group AS g
                   WHERE g.group_id = t.group_id AND g.paused

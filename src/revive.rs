@@ -16,29 +16,30 @@ mod rerun;
 mod rewind;
 mod some_of_many;
 mod suspending;
+mod uncount;
 
-use edges::{Changed, Under};
 pub(crate) use place::place;
 pub(crate) use rerun::{Dependents, Keeps, start_over};
 pub(crate) use rewind::{lock_to_rewind, without_suspension};
 pub(crate) use some_of_many::Gone;
 pub(crate) use suspending::drop_suspending;
 use suspending::drop_unfinished;
+use uncount::DEPENDENTS;
+pub(crate) use uncount::{KeptEnds, uncount};
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use crate::error::{Refusal, Result};
-use crate::insert::{Waits, acyclic, add_waits, cycle_refusal, lock_for_change, next_wait, stored_arcs};
+use crate::insert::{acyclic, cycle_refusal, lock_for_change, stored_arcs};
 use crate::locks::{self, LockStrength, guard};
-use crate::number::{TaskNo, WaitNo};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
-use crate::settle::{Lost, fold};
-use crate::state::{Condition, Outcome};
-use crate::store::dependency::{self, Counts};
+use crate::settle::fold;
+use crate::state::Outcome;
 use crate::store::live::Live;
-use crate::store::{numbers, task};
+use crate::store::numbers;
 
 /// What happens to a task that cannot come back because a dependency that it has lost stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,124 +234,4 @@ pub(crate) fn lock_neighbours(task_nos: &[TaskNo]) -> HashMap<TaskNo, Live> {
     let mut neighbours: Vec<TaskNo> = NEIGHBOURS.query(task_nos);
     neighbours.retain(|task_no| !own.contains(task_no));
     if neighbours.is_empty() { HashMap::new() } else { lock_for_change(&neighbours) }
-}
-
-static DEPENDENTS: Statement<&[TaskNo], (TaskNo, TaskNo, i8, WaitNo, i8, bool)> = Statement::new(
-    c"SELECT d.after_no, d.run_no, d.condition, d.wait_no, d.counts, d.suspending FROM taskq.dependency d WHERE d.after_no = ANY ($1)",
-);
-
-/// An end that a dependent has counted.
-struct Counted {
-    after: TaskNo,
-    run: TaskNo,
-    wait_no: WaitNo,
-    counts: Counts,
-    suspending: bool,
-    failed: bool,
-    lost: bool,
-}
-
-impl Counted {
-    fn is_of_this_wait(&self, row: &Live) -> bool {
-        self.counts == Counts::ForItsWait
-            && row.counter().is_some_and(|counter| counter.wait_no == self.wait_no)
-    }
-}
-
-/// The dependencies of others on tasks that had settled.
-fn counted(task_nos: &[TaskNo], others: &HashSet<TaskNo>) -> Vec<Counted> {
-    // Both are held, live or settled: no dependency on one of them can be added meanwhile.
-    let outcomes = locks::outcomes(task_nos);
-    DEPENDENTS
-        .map(task_nos, |(after, run, condition, wait_no, counts, suspending)| {
-            let outcome = *outcomes.get(&after)?;
-            let condition = Condition::from_stored(condition);
-            let counts = Counts::from_stored(counts);
-            let (failed, lost) = match counts {
-                Counts::ForItsWait => (outcome.is_abort(), Lost::of(after, condition, outcome).is_some()),
-                // What it has counted is another end than this one.
-                _ => (counts.has_kept_failure(condition), counts == Counts::KeptAsLost),
-            };
-            Some(Counted { after, run, wait_no, counts, suspending, failed, lost })
-        })
-        .into_iter()
-        .flatten()
-        .filter(|edge| !others.contains(&edge.run) && edge.counts != Counts::Dropped)
-        .collect()
-}
-
-/// What becomes of earlier ends of the tasks, which dependents have kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeptEnds {
-    /// The end that is taken back is another one.
-    Stay,
-    /// Dependents wait again, whichever end they have counted.
-    AreTakenBack,
-}
-
-/// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted, unless they have
-/// enough others. One that is in progress goes on, and the dependency is removed. The tasks come back with `others`, which look
-/// after themselves.
-pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, kept: KeptEnds, now: Time) {
-    let mut edges = counted(task_nos, others);
-    edges.retain(|edge| kept == KeptEnds::AreTakenBack || !edge.counts.is_kept());
-    if edges.is_empty() {
-        return;
-    }
-    let dependents: Vec<TaskNo> = edges.iter().map(|edge| edge.run).collect();
-    // What they have not counted yet is counted first: the lock is ours, so that nothing stays deferred.
-    lock_for_change(&dependents);
-    fold::of(&dependents, now);
-    let rows: HashMap<TaskNo, Live> = lock_for_change(&dependents);
-    let some_suffice = task::with_num_required(&dependents);
-    let is_suspended = |row: &Live| row.counter().is_some_and(|counter| counter.since.is_some());
-    // One that is suspended had begun.
-    let has_enough = |row: &Live| row.counter().is_none() || is_suspended(row);
-    let mut waits: BTreeMap<TaskNo, Waits> = BTreeMap::new();
-    let mut of_those_in_progress = Vec::new();
-    let mut changed = Changed::default();
-    let mut again: BTreeSet<TaskNo> = BTreeSet::new();
-    for edge in edges {
-        match rows.get(&edge.run) {
-            // What it was suspended for, and has gone on since, is over; but the end that it has counted has not been.
-            row if edge.suspending && !row.is_some_and(|row| edge.is_of_this_wait(row)) => {
-                if row.is_some_and(|row| !row.in_progress()) && edge.failed {
-                    waits.entry(edge.run).or_default().failed -= 1;
-                }
-                changed.count_no_more(edge.after, edge.run, Counts::KeptAsMet);
-            }
-            Some(row) if row.in_progress() => {
-                of_those_in_progress.push((edge.after, edge.run));
-            }
-            Some(row)
-                if !edge.suspending
-                    && has_enough(row)
-                    && some_suffice.contains_key(&edge.run)
-                    && !edge.is_of_this_wait(row) =>
-            {
-                again.insert(edge.run);
-            }
-            Some(row) => {
-                let wait = waits.entry(edge.run).or_default();
-                wait.unsettled += 1;
-                wait.failed -= i32::from(edge.failed);
-                wait.lost -= i32::from(edge.lost);
-                let is_suspended_for_it = is_suspended(row) && edge.is_of_this_wait(row);
-                let under = if is_suspended_for_it { Under::ThatOfSuspension } else { Under::First };
-                changed.wait(edge.after, edge.run, next_wait(Some(row)), under);
-            }
-            None => {}
-        }
-    }
-    changed.store();
-    add_waits(&waits, &rows, now);
-    if !again.is_empty() {
-        let again: Vec<&Live> = again.iter().map(|run| &rows[run]).collect();
-        let starting_over: HashSet<TaskNo> = task_nos.iter().copied().collect();
-        some_of_many::look_again(&again, &starting_over, &some_suffice, now);
-    }
-    if !of_those_in_progress.is_empty() {
-        locks::lock_edges(&of_those_in_progress);
-        dependency::REMOVE.execute(of_those_in_progress.into_iter().unzip::<_, _, Vec<_>, Vec<_>>());
-    }
 }

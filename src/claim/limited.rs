@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::call::Grant;
+use super::call::{Call, Grant};
 use super::candidate::{Candidate, Source};
 use super::candidates;
 use super::reservations::{Full, Reservations, Reserved};
@@ -61,20 +61,7 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Gra
         if next.is_empty() {
             break;
         }
-        if sleeper::has_no_id(&claim.call) {
-            // Slots are locked before entries: entries that another transaction has need none.
-            let in_hand = sleeper::in_hand(next.iter().map(|c| c.task_no));
-            if !in_hand.is_empty() {
-                wake::passed_over();
-            }
-            passed.extend(next.extract_if(.., |c| in_hand.contains(&c.task_no)).map(|c| (c.task_no, c.lane)));
-        }
-        if claim.call.asked.is_choosy() {
-            let call = &claim.call;
-            // Whether such an entry could be held back is not known here: the task says.
-            let is_taken = |c: &Candidate| call.takes(c.task_no, c.action_no, c.lane, true);
-            passed.extend(next.extract_if(.., |c| !is_taken(c)).map(|c| (c.task_no, c.lane)));
-        }
+        passed.extend(not_to_be_tried(&claim.call, &mut next));
         if next.is_empty() {
             window = (2 * wanted).min(MOST_ASKED);
             continue;
@@ -100,6 +87,25 @@ pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Gra
     if !claim.call.request.trial || grants.is_empty() {
         reservations.settle(actions);
     }
+}
+
+/// Takes out of the candidates those that the call is not to try, with their lanes.
+fn not_to_be_tried(call: &Call, next: &mut Vec<Candidate>) -> Vec<(TaskNo, Lane)> {
+    let mut out = Vec::new();
+    if sleeper::has_no_id(call) {
+        // Slots are locked before entries: entries that another transaction has need none.
+        let in_hand = sleeper::in_hand(next.iter().map(|c| c.task_no));
+        if !in_hand.is_empty() {
+            wake::passed_over();
+        }
+        out.extend(next.extract_if(.., |c| in_hand.contains(&c.task_no)));
+    }
+    if call.asked.is_choosy() {
+        // Whether such an entry could be held back is not known here: the task says.
+        let is_taken = |c: &Candidate| call.takes(c.task_no, c.action_no, c.lane, true);
+        out.extend(next.extract_if(.., |c| !is_taken(c)));
+    }
+    out.into_iter().map(|c| (c.task_no, c.lane)).collect()
 }
 
 /// `laned` are actions of which entries were met that belong into lanes.

@@ -9,8 +9,8 @@ impl Refusal {
     pub(crate) fn stale_token(id: &str, standing: Option<&str>) -> Self {
         let id = shortened(id);
         let now = standing.unwrap_or(
-            "The task was returned, taken over or aborted after its deadline, cancelled, completed by hand, replaced, reset \
-             with its group, or never owned with it.",
+            "The task was returned or suspended, taken over or aborted after its deadline, cancelled, released by an operator, \
+             completed by hand, replaced, reset with its group, or never owned with it.",
         );
         Refusal::new(
             STALE_TOKEN,

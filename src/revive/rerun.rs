@@ -12,10 +12,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{
-    Changed, DEPENDENTS, Gone, KeptEnds, LOST, counted, drop_suspending, hold, lock_neighbours, place, spare,
-    uncount,
-};
+use super::edges::Changed;
+use super::uncount::{DEPENDENTS, KeptEnds, counted, uncount};
+use super::{Gone, LOST, drop_suspending, hold, lock_neighbours, place, spare};
 use crate::error::{Refusal, Result};
 use crate::insert::{acyclic, cycle_refusal, lock_for_change, stored_arcs};
 use crate::locks::{self, guard};

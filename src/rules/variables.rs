@@ -45,7 +45,7 @@ const VARIABLES: [(&str, &str, Kind); 32] = [
     ("store/lease/mod.rs", "PLACES", Place),
     ("store/lease/tidy.rs", "APPENDED", Cadence),
     ("store/run/mod.rs", "PLACES", Place),
-    ("store/run/mod.rs", "REACH", Cadence),
+    ("store/run/reach.rs", "REACH", Cadence),
     ("store/settled.rs", "SETTLED", Cadence),
     ("store/tally.rs", "PACES", Cadence),
     ("store/task.rs", "PLACES", Place),

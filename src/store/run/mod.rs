@@ -12,9 +12,8 @@
 //! and `claim::sweep` pass over what is locked.
 
 pub(crate) mod changes;
+mod reach;
 mod run_time;
-
-use std::cell::Cell;
 
 use pgrx::datum::Interval;
 
@@ -26,6 +25,7 @@ use crate::pg::throw;
 use crate::store::lease::Left;
 use crate::store::live_row::Live;
 use crate::token::Nonce;
+pub(crate) use reach::{in_order, note_reach};
 pub(crate) use run_time::{Extended, end_of_run_time, within_run_time};
 
 table!(c"run":
@@ -69,38 +69,6 @@ thread_local! {
 pub(crate) static IN_ORDER: Index = Index::new(&TABLE, c"run_claim_idx");
 /// What is in lanes: action_no, priority (descending), lane, position.
 pub(crate) static IN_LANES: Index = Index::new(&TABLE, c"run_lane_idx");
-
-/// How many positions beyond twice the number of entries that it wants a walk looks at first, where the last walk found its first
-/// entry at once.
-const NEAR: usize = 8;
-
-/// From further off than this the last walk came from where it knew nothing.
-const FAR: usize = 4096;
-
-thread_local! {
-    /// How far behind its beginning the last walk of this backend came upon its first entry.
-    static REACH: Cell<usize> = const { Cell::new(NEAR) };
-}
-
-/// A walk that began there has come upon its first entry here.
-pub(crate) fn note_reach(start: Position, first: Position) {
-    let reach = usize::try_from(first.0.saturating_sub(start.0)).unwrap_or(0);
-    REACH.set(if reach <= FAR { reach } else { NEAR });
-}
-
-/// The keys of the walks through the entries in no lane of one action and priority, from a position on, in their order:
-/// what is near, then the rest.
-///
-/// A scan that begins looks at every entry of its page that its keys allow, some hundreds, and most scans end with one of
-/// the first. Where the first scan does not suffice, another descent is needed. So it goes twice as far as the last one had to,
-/// unless that was further than [`FAR`], and a little beyond: entries that are in progress, and the positions of other actions,
-/// lie between.
-pub(crate) fn in_order(action_no: i32, priority: i32, start: Position, wanted: usize) -> [[Key; 4]; 2] {
-    let near = start.plus(NEAR + 2 * REACH.get() + 2 * wanted);
-    [(start, near), (near.next(), Position::END)].map(|(first, last)| {
-        [Key::eq(1, action_no), Key::eq(2, priority), Key::at_least(3, first), Key::at_most(3, last)]
-    })
-}
 
 /// Of each action, priority and position, the first position from there on at which an entry in no lane is grantable.
 pub(crate) fn first_grantable(

@@ -5,6 +5,7 @@ mod merge_concurrent;
 mod merge_many;
 mod merge_open;
 mod merge_order;
+mod why;
 mod workgroups;
 mod workgroups_back;
 mod workgroups_races;
