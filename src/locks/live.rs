@@ -52,7 +52,7 @@ static UNSETTLED: Statement<&[TaskNo], TaskNo> = Statement::new(
 /// began). What is in no table and not settled is searched for again: the transaction that moved it has committed
 /// by then, since we waited for it or saw its effect.
 ///
-/// A restartable call waits only in the first round, and only if it holds no row yet (see [`order`]).
+/// A restartable call waits only while it holds no row of that rank or a later one (see [`order`]).
 pub(crate) fn lock(task_nos: &[TaskNo], strength: LockStrength) -> HashMap<TaskNo, Live> {
     lock_if(task_nos, strength, &|_| Ok(())).unwrap_or_default()
 }

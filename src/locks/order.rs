@@ -1,4 +1,5 @@
-//! Locks are waited for in one global order, by every call: deadlocks between single calls cannot come up.
+//! Locks are waited for in one global order, so that single calls do not meet in deadlocks. What is left of these is said at
+//! [`restartable`](super::restartable).
 //!
 //! The order is [`Rank`], and within a rank by number. A call that knows from the start what it has to lock keeps to
 //! it. One that finds out wave by wave (which dependents a deleted task leaves alone, what aborted because of a task

@@ -1,4 +1,4 @@
-//! Upkeep for quiet times, when no worker claims tasks: step by step, each kind by itself.
+//! Upkeep by the background worker and by `taskq.maintain()`: step by step, each kind by itself.
 
 use std::time::Duration;
 
@@ -76,8 +76,8 @@ static NEXT_OF_ALL: Statement<(Time, Time), Option<Time>> = Statement::new(
                    CASE WHEN EXISTS (SELECT FROM taskq.signal) THEN $1 END)",
 );
 
-/// When something will be due, retention aside, if nothing is committed until then. Of deadlines, only those before
-/// the worker looks anyway: further on there may be many dead entries, of tasks that came back in time.
+/// When something will be due if nothing is committed until then; retention, entries held back and tallies aside. Of deadlines,
+/// only those before the worker looks anyway: further on there may be many dead entries, of tasks that came back in time.
 pub(crate) fn next(now: Time) -> Option<Time> {
     let latest = now + guc::maintenance_interval();
     let due: Option<Time> = NEXT_OF_ALL.first((now, latest)).flatten();

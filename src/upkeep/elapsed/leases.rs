@@ -132,9 +132,9 @@ pub(super) struct Window {
     pub(super) is_cut: bool,
 }
 
-/// How many leases one statement looks at.
+/// How many leases one statement looks at, at most.
 const LEASES: usize = 200;
-/// How many leases one call looks at.
+/// How many leases one call looks at, at most.
 pub(super) const MOST: usize = 10_000;
 
 /// Of how many tasks they are. Few at first: it has to be short, and where many call, each sees what others are at.
