@@ -169,7 +169,8 @@ COMMENT ON TABLE taskq.task IS 'what was asked for: one row per task, which only
 -- Tasks that nothing blocks: ready, or in progress. Narrow, with room on the page for a newer and longer version of each
 -- row, so that a grant can be a HOT update: nothing that a grant changes is indexed.
 CREATE TABLE taskq.run (
-    -- What a grant leaves as it is comes first: of a new version of a row the log has what is behind that only.
+    -- What a grant leaves as it is comes first: of a new version on the same page the log has, as a rule, only what is behind
+    -- that.
     task_no bigint PRIMARY KEY,
     position bigint NOT NULL,                   -- place in the queue; new at each comeback
     lane bigint NOT NULL,                       -- stands for its group; 0: none, or nothing asks for lanes

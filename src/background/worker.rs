@@ -32,7 +32,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The longest pause after errors.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// How long it sleeps at most where transactions can be prepared, since COMMIT PREPARED wakes no one.
+/// How long it sleeps at most where transactions can be prepared, since COMMIT PREPARED wakes no process.
 const PREPARED: Duration = Duration::from_secs(5);
 
 /// What it knows of one kind of upkeep.

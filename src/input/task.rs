@@ -42,7 +42,7 @@ pub(crate) struct TaskSpec {
     pub(crate) to_signal_after: Vec<Reference>,
     /// How many of its dependencies it needs; `None`: all.
     pub(crate) num_required: Option<i32>,
-    /// The queue completes it itself, as soon as nothing blocks it and its time has come.
+    /// The queue completes it itself, once nothing blocks it and its time has come.
     pub(crate) spontaneous: bool,
     /// It is completed from outside.
     pub(crate) signal: bool,

@@ -109,7 +109,7 @@ fn lock_if(
     Ok(found)
 }
 
-/// Locks those of the live rows, for a change, that no other transaction has locked. It does not wait.
+/// Locks those of the live rows, for a change, that no other transaction has locked. It passes over the others.
 pub(crate) fn try_lock(task_nos: &[TaskNo]) -> HashMap<TaskNo, Live> {
     let mut found: HashMap<TaskNo, Live> = HashMap::with_capacity(task_nos.len());
     let mut missing: Vec<TaskNo> = task_nos.to_vec();
