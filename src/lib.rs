@@ -12,7 +12,7 @@
 //! # Invariants
 //!
 //! - Every task has one row in `task` and exactly one in `run`, `blocked`, `scheduled`, `parked` or `settled`.
-//! - Positions are taken after the transaction has its id; an entry that was granted never becomes
+//! - Positions are taken after the transaction has its id; once a grant is committed, its entry does not become
 //!   grantable again at its old position. `claim::marks` rests on that.
 //! - Claims, signals and upkeep wait for no lock on the row of a task. Two waits are bounded: inserting the run of a schedule
 //!   waits 10 ms for a lock, and a transaction that settles tasks waits before its commit for commits under way, five seconds

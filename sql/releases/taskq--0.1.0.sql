@@ -523,7 +523,7 @@ CREATE UNIQUE INDEX step_position_idx ON taskq.step (task_no, position);        
 COMMENT ON TABLE taskq.step IS 'results of the steps of durable tasks';
 
 -- One row, which every call that could close a cycle through stored tasks updates: they run one after
--- another, and under REPEATABLE READ the later one fails with 40001 instead of missing the earlier.
+-- another, and under REPEATABLE READ the later one fails with 40001 instead of missing one that has committed.
 -- Not dumped: the install script makes the row.
 CREATE TABLE taskq.graph_guard (
     version bigint NOT NULL

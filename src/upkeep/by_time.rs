@@ -1,7 +1,7 @@
 //! What is due by time and belongs to no worker's claim: timers complete, suspensions end, and tasks expire.
 //!
-//! Where each kind stands is in [`store::by_time`](crate::store::by_time). Nothing here waits: a row that another transaction has locked
-//! is passed over, and found again by the next look.
+//! Where each kind stands is in [`store::by_time`](crate::store::by_time). No task is waited for: one whose row another transaction has
+//! locked is passed over, and found again by a later look.
 
 use std::collections::HashMap;
 

@@ -55,7 +55,7 @@ pub(crate) fn step(kind: &str, patience: Duration, now: Time) -> Result<Step> {
         }
         _ => {
             let (done, more) = tally::fold_some(STEP, now);
-            // There is always something to seal, so it does not count as done.
+            // Sooner or later there is something to seal in any queue that works, so it does not count as done.
             let unsealed = seal::step(patience);
             Step { done, more: more || unsealed }
         }
