@@ -378,8 +378,8 @@ INSERT INTO taskq.seal VALUES ('-infinity', NULL, NULL);
 ALTER TABLE taskq.seal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.seal IS 'up to when what has settled is summed up';
 
--- Where claims of an action and priority begin: what is before that position is in progress or done. A backend that
--- has not been granted anything yet begins there. Not dumped, since it is about these files.
+-- Where claims of an action and priority begin: nothing before that position can be granted. A backend that knows
+-- nothing of the action yet begins there. Not dumped, since it is about these files.
 CREATE TABLE taskq.low_mark (
     action_no integer NOT NULL,
     priority integer NOT NULL,
@@ -432,9 +432,9 @@ CREATE INDEX signal_run_idx ON taskq.signal (run_no);                           
 ALTER TABLE taskq.signal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.signal IS 'signals that wait to be counted because the counter was busy';
 
--- One row per grant (or extension) that has a deadline; finds the elapsed ones without an index on
--- `run`. The nonce of a task in it is `base # task_no`. The row goes with its tasks: the end of the keeper's
--- performance removes it, or hands it on to one of the others.
+-- One row per grant or extension that has a deadline, and per thousand of its tasks; finds the elapsed ones without an
+-- index on `run`. The nonce of a task in it is `base # task_no`. The row goes with its tasks: the end of the keeper's
+-- performance removes it, or hands it on to one of the others, as a rule.
 CREATE TABLE taskq.lease (
     deadline timestamptz NOT NULL,
     base bigint NOT NULL,

@@ -938,7 +938,7 @@ CREATE FUNCTION taskq.check()
           JOIN taskq.task AS t ON t.task_no = d.task_no
          WHERE d.timer <> t.spontaneous
         UNION ALL
-        -- A blocked task waits for exactly the dependencies that have not settled.
+        -- What a blocked task has left to count is what has not settled of this wait, and signals that are not counted yet.
         SELECT 'wrong count of dependencies', t.id,
                'remaining ' || b.remaining || ', to spare ' || b.spare || ', deferred ' || COALESCE(f.signals, 0)
                || ', unsettled ' || COALESCE(e.unsettled, 0)
@@ -953,7 +953,7 @@ CREATE FUNCTION taskq.check()
                       GROUP BY e.run_no, e.wait_no) AS e ON e.run_no = b.task_no AND e.wait_no = b.wait_no
          WHERE b.remaining + b.spare - COALESCE(f.signals, 0) <> COALESCE(e.unsettled, 0)
         UNION ALL
-        -- What is ready or scheduled waits for nothing.
+        -- What is in `run`, parked or scheduled waits for nothing.
         SELECT 'task has an unsettled dependency but is not blocked', t.id, after.id
           FROM taskq.dependency AS e
           JOIN taskq.task AS t ON t.task_no = e.run_no

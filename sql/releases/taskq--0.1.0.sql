@@ -379,8 +379,8 @@ INSERT INTO taskq.seal VALUES ('-infinity', NULL, NULL);
 ALTER TABLE taskq.seal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.seal IS 'up to when what has settled is summed up';
 
--- Where claims of an action and priority begin: what is before that position is in progress or done. A backend that
--- has not been granted anything yet begins there. Not dumped, since it is about these files.
+-- Where claims of an action and priority begin: nothing before that position can be granted. A backend that knows
+-- nothing of the action yet begins there. Not dumped, since it is about these files.
 CREATE TABLE taskq.low_mark (
     action_no integer NOT NULL,
     priority integer NOT NULL,
@@ -433,9 +433,9 @@ CREATE INDEX signal_run_idx ON taskq.signal (run_no);                           
 ALTER TABLE taskq.signal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.signal IS 'signals that wait to be counted because the counter was busy';
 
--- One row per grant (or extension) that has a deadline; finds the elapsed ones without an index on
--- `run`. The nonce of a task in it is `base # task_no`. The row goes with its tasks: the end of the keeper's
--- performance removes it, or hands it on to one of the others.
+-- One row per grant or extension that has a deadline, and per thousand of its tasks; finds the elapsed ones without an
+-- index on `run`. The nonce of a task in it is `base # task_no`. The row goes with its tasks: the end of the keeper's
+-- performance removes it, or hands it on to one of the others, as a rule.
 CREATE TABLE taskq.lease (
     deadline timestamptz NOT NULL,
     base bigint NOT NULL,
@@ -2932,7 +2932,7 @@ CREATE FUNCTION taskq.check()
           JOIN taskq.task AS t ON t.task_no = d.task_no
          WHERE d.timer <> t.spontaneous
         UNION ALL
-        -- A blocked task waits for exactly the dependencies that have not settled.
+        -- What a blocked task has left to count is what has not settled of this wait, and signals that are not counted yet.
         SELECT 'wrong count of dependencies', t.id,
                'remaining ' || b.remaining || ', to spare ' || b.spare || ', deferred ' || COALESCE(f.signals, 0)
                || ', unsettled ' || COALESCE(e.unsettled, 0)
@@ -2947,7 +2947,7 @@ CREATE FUNCTION taskq.check()
                       GROUP BY e.run_no, e.wait_no) AS e ON e.run_no = b.task_no AND e.wait_no = b.wait_no
          WHERE b.remaining + b.spare - COALESCE(f.signals, 0) <> COALESCE(e.unsettled, 0)
         UNION ALL
-        -- What is ready or scheduled waits for nothing.
+        -- What is in `run`, parked or scheduled waits for nothing.
         SELECT 'task has an unsettled dependency but is not blocked', t.id, after.id
           FROM taskq.dependency AS e
           JOIN taskq.task AS t ON t.task_no = e.run_no
