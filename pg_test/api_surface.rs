@@ -1,8 +1,8 @@
-//! The public surface, frozen: whatever the extension owns in its schema stands in `SURFACE`.
+//! The surface, frozen: functions, procedures, tables, sequences, types and views of the extension stand in `SURFACE`.
 
 /// One line per object, in the order of the query in the test below: functions and procedures with their
-/// arguments and results, tables, types, views with their columns. Names and defaults of arguments and names
-/// of columns are API: what disappears from this list breaks a client.
+/// arguments and results, sequences, tables, types, views with their columns. Where a name does not begin with `_`, names and
+/// defaults of arguments and names of a view's columns are API: what disappears from this list breaks a client.
 #[cfg(any(test, feature = "pg_test"))]
 const SURFACE: &str = r#"
 function _about() -> TABLE(action_no integer, state text, number bigint, first bigint, overdue bigint, exact boolean)

@@ -1,4 +1,4 @@
-//! `taskq.check()`: silent on a sound queue, and not silent on any damage.
+//! `taskq.check()`: silent on a sound queue, and not silent on damage.
 
 #[pgrx::pg_schema]
 mod tests {

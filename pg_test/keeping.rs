@@ -5,7 +5,7 @@ mod tests {
     use crate::pg_test::queue::{all, attempt, insert, one, own_with, refused, run, set_now, state};
     use pgrx::prelude::*;
 
-    /// Completes every task of the action.
+    /// Completes the ready tasks of the action, a hundred at most.
     fn complete_all(action: &str) {
         for grant in own_with(100, action, "") {
             grant.give("completed");

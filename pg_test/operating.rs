@@ -1,4 +1,4 @@
-//! `cancel_tasks`, `delete_tasks` and `wait_for_task`.
+//! `cancel_tasks`, `delete_tasks`, `retry_tasks` and `wait_for_task`.
 
 #[pgrx::pg_schema]
 mod tests {

@@ -31,7 +31,7 @@ mod tests {
         run("DISCARD PLANS");
     }
 
-    /// Each kind of call, those first that an operator makes.
+    /// Calls of many kinds, one that an operator makes first.
     fn work() {
         all::<i64>("SELECT taskq.retry_tasks(NULL, status_like => 'nothing')");
         insert(

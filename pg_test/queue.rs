@@ -153,7 +153,7 @@ pub fn refused(statement: &str) -> String {
     refusal(statement).sqlstate
 }
 
-/// All that is stored, as a digest.
+/// What is stored of tasks, dependencies, entries and leases, as texts.
 fn everything() -> Vec<String> {
     all("SELECT x FROM (SELECT t::text AS x FROM taskq.tasks AS t
                         UNION ALL SELECT d::text FROM taskq.dependencies AS d

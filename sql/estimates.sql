@@ -1,8 +1,9 @@
 -- taskq: about how many tasks there are that have not settled, for views that are read often. A table of up to so many
 -- pages is counted (taskq._live). A larger one is not: that would take seconds where there are ten million. There
 --
--- * an action with few tasks in it is counted, by index, so that it is never wrong beside a huge one;
--- * what is in progress is counted, from its leases, and from the front of the queue where it has no deadline;
+-- * an action with few tasks in `run` or `scheduled` is counted, by index, as long as all that is counted so is not too much:
+--   so it is not wrong beside a huge one;
+-- * what is in progress is counted up to ten thousand, from its leases, and from the front of the queue where it has no deadline;
 -- * the rest is estimated from a sample of pages, evenly spread, so that it does not matter how actions lie in the
 --   table, and what is gone from it.
 --
@@ -303,7 +304,7 @@ CREATE FUNCTION taskq._about_parked(pages bigint)
     END;
 COMMENT ON FUNCTION taskq._about_parked IS 'internal: about how many tasks are parked';
 
--- `scheduled` has an index by action and time: an action with few tasks in it is counted, and so is what is due. Before
+-- `scheduled` has an index by action and time: an action with few tasks in it is counted, and so is what is due, if it is few. Before
 -- they are due, tasks that a workgroup holds back as well have the same state. Of tasks that are due the workgroup is
 -- looked up; they are few as long as workers claim.
 CREATE FUNCTION taskq._about_scheduled(pages bigint)

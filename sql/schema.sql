@@ -1,13 +1,13 @@
--- taskq: the stored state. Each table is here once; a change needs a migration script.
+-- taskq: the stored state. The tables are here, but for part_action (grants.sql); a change needs a migration script.
 --
 -- A task's state is *where its rows are*. Every task has one row in `task` and one row in exactly
 -- one of `run`, `blocked`, `scheduled`, `parked` and `settled`; see docs/architecture.md for the whole map.
--- Tables that change often are narrow; the wide one hardly ever.
+-- Tables that change often are narrow; the wide one, `task`, hardly ever changes.
 
--- Views and the bodies of functions bind their operators for good while this script runs. Nothing but pg_catalog may be
--- searched by then: otherwise a role that may create operators in a schema of the caller's search_path could have its own
--- operator run in every call. (`schema = pg_catalog` in the control file has the same effect; this one also holds where
--- the script is run by hand.)
+-- Views and the bodies of functions that are parsed here (BEGIN ATOMIC) bind their operators for good while this script runs.
+-- Nothing but pg_catalog may be searched by then: otherwise a role that may create operators in a schema of the caller's
+-- search_path could have its own operator run in each call. (`schema = pg_catalog` in the control file has the same effect; this
+-- one also holds where the script is run by hand.)
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
 -- The library goes by heap tables (src/pg/table), whatever new tables are by default.
@@ -129,7 +129,7 @@ CREATE TABLE taskq.bucket (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE taskq.bucket IS 'what is left of the rate limits of actions';
 
--- One row per task, inserted once, deleted at the end of its retention. Only update_tasks updates it, by hand.
+-- One row per task, inserted once, deleted with the task. Only update_tasks updates it, by hand.
 CREATE TABLE taskq.task (
     task_no bigint PRIMARY KEY,
     action_no integer NOT NULL,
@@ -141,7 +141,7 @@ CREATE TABLE taskq.task (
     post_result boolean NOT NULL,               -- NOTIFY when settled
     inserted_at timestamptz NOT NULL,
     not_before timestamptz,
-    expires_at timestamptz,                     -- aborted then, if it has not been granted by then
+    expires_at timestamptz,                     -- aborted then, if it has not been granted (a signal: signalled) by then
     max_duration interval,                      -- default lease
     max_run_time interval,                      -- the longest that a try lasts; NULL: the action's
     retention interval,                         -- how long it is kept once completed
@@ -167,9 +167,10 @@ CREATE INDEX task_inserted_idx ON taskq.task (inserted_at);                     
 COMMENT ON TABLE taskq.task IS 'what was asked for: one row per task, which only update_tasks changes';
 
 -- Tasks that nothing blocks: ready, or in progress. Narrow, with room on the page for a newer and longer version of each
--- row, so that a grant is a HOT update: nothing that a grant changes is indexed.
+-- row, so that a grant can be a HOT update: nothing that a grant changes is indexed.
 CREATE TABLE taskq.run (
-    -- What a grant leaves as it is comes first: of a new version of a row the log has what is behind that only.
+    -- What a grant leaves as it is comes first: of a new version on the same page the log has, as a rule, only what is behind
+    -- that.
     task_no bigint PRIMARY KEY,
     position bigint NOT NULL,                   -- place in the queue; new at each comeback
     lane bigint NOT NULL,                       -- stands for its group; 0: none, or nothing asks for lanes
@@ -187,7 +188,7 @@ CREATE TABLE taskq.run (
     nonce bigint NOT NULL,                      -- secret part of the last token granted; 0: none is valid
     deadline timestamptz NOT NULL,              -- of the grant; infinity: it never expires, or no grant
     granted_at timestamptz,
-    grantable boolean NOT NULL,                 -- false while a grant holds it
+    grantable boolean NOT NULL,                 -- false while a grant holds it, or it is set aside
     limited boolean NOT NULL,                   -- it holds slots
     keyed boolean NOT NULL,                     -- it holds its merge key
     actor_id text,
@@ -211,7 +212,7 @@ CREATE TABLE taskq.blocked (
     failures integer NOT NULL,
     dependencies integer NOT NULL,
     tries integer NOT NULL,
-    not_before timestamptz,                     -- set by delay_children or retry_after, besides the task's own
+    not_before timestamptz,                     -- besides the task's own: of delay_children or retry_after, for instance
     action_no integer NOT NULL,                 -- the task's, so that counting reads this table only
     spare integer NOT NULL,                     -- dependencies of which it can do without; of a signal -1
     wait_no integer NOT NULL,                   -- names this wait of the task: see `dependency`
@@ -377,8 +378,8 @@ INSERT INTO taskq.seal VALUES ('-infinity', NULL, NULL);
 ALTER TABLE taskq.seal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.seal IS 'up to when what has settled is summed up';
 
--- Where claims of an action and priority begin: what is before that position is in progress or done. A backend that
--- has not been granted anything yet begins there. Not dumped, since it is about these files.
+-- Where claims of an action and priority begin: nothing before that position can be granted. A backend that knows
+-- nothing of the action yet begins there. Not dumped, since it is about these files.
 CREATE TABLE taskq.low_mark (
     action_no integer NOT NULL,
     priority integer NOT NULL,
@@ -392,7 +393,8 @@ CREATE INDEX low_mark_action_idx ON taskq.low_mark (action_no);                 
 ALTER TABLE taskq.low_mark REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.low_mark IS 'where claims begin, for sessions that do not know yet';
 
--- "run_no runs after after_no". Kept until one of the two is deleted, or `run_no` goes on without it.
+-- "run_no runs after after_no". Kept until one of the two is deleted. One that a suspension has made goes before, if the task goes
+-- on without it or begins anew.
 --
 -- A task may wait several times, for different tasks. The end of `after_no` counts for one wait only, that with this number:
 -- one that is late (it is on its way while the task goes on without it, and waits for others) finds another number, and counts
@@ -430,9 +432,9 @@ CREATE INDEX signal_run_idx ON taskq.signal (run_no);                           
 ALTER TABLE taskq.signal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.signal IS 'signals that wait to be counted because the counter was busy';
 
--- One row per grant (or extension) that has a deadline; finds the elapsed ones without an index on
--- `run`. The nonce of a task in it is `base # task_no`. The row goes with its tasks: the end of the keeper's
--- performance removes it, or hands it on to one of the others.
+-- One row per grant or extension that has a deadline, and per thousand of its tasks; finds the elapsed ones without an
+-- index on `run`. The nonce of a task in it is `base # task_no`. The row goes with its tasks: the end of the keeper's
+-- performance removes it, or hands it on to one of the others, as a rule.
 CREATE TABLE taskq.lease (
     deadline timestamptz NOT NULL,
     base bigint NOT NULL,
@@ -506,7 +508,7 @@ CREATE TABLE taskq.expiry (
 CREATE INDEX expiry_due_idx ON taskq.expiry (due);                                -- tasks whose time has come
 COMMENT ON TABLE taskq.expiry IS 'when tasks expire that have not been granted';
 
--- What workers have saved of durable tasks: appended, and removed with the task or when it starts over.
+-- What workers have saved of durable tasks: appended, and removed with the task, when it starts over, or by rewind_task.
 CREATE TABLE taskq.step (
     task_no bigint NOT NULL,
     position integer NOT NULL,                  -- from 1, in the order in which they were saved
@@ -520,7 +522,7 @@ CREATE UNIQUE INDEX step_position_idx ON taskq.step (task_no, position);        
 COMMENT ON TABLE taskq.step IS 'results of the steps of durable tasks';
 
 -- One row, which every call that could close a cycle through stored tasks updates: they run one after
--- another, and under REPEATABLE READ the later one fails with 40001 instead of missing the earlier.
+-- another, and under REPEATABLE READ the later one fails with 40001 instead of missing one that has committed.
 -- Not dumped: the install script makes the row.
 CREATE TABLE taskq.graph_guard (
     version bigint NOT NULL

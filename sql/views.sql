@@ -567,7 +567,7 @@ $$;
 COMMENT ON FUNCTION taskq.count_tasks IS
     'number of tasks per action and state; a NULL argument does not filter';
 
--- Every reason in words, one a row; the first ones are the nearest.
+-- The reasons in words, one a row; the first ones are the nearest.
 CREATE FUNCTION taskq.why(task_id text)
     RETURNS SETOF text
     LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 ROWS 5
@@ -890,9 +890,9 @@ CREATE FUNCTION taskq.check()
     RETURNS TABLE (problem text, task_id text, detail text)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 100000 ROWS 1
     SET search_path = pg_catalog, pg_temp
-    -- It reads whole tables, and statistics may be those of an empty queue: each table is read once, and joined by hash
-    -- or by merge, whatever they say. So nothing in here may be looked up per row: no LATERAL, no EXISTS that is not
-    -- a condition by itself.
+    -- It reads whole tables, and statistics may be those of an empty queue: each part reads its tables once, and joins them by
+    -- hash or by merge, whatever they say. So nothing in here may be looked up per row: no LATERAL to a table, no EXISTS that is
+    -- not a condition by itself.
     SET enable_nestloop = off SET enable_hashjoin = on SET enable_mergejoin = on SET enable_sort = on
     SET enable_seqscan = on SET jit = off
     BEGIN ATOMIC
@@ -938,7 +938,7 @@ CREATE FUNCTION taskq.check()
           JOIN taskq.task AS t ON t.task_no = d.task_no
          WHERE d.timer <> t.spontaneous
         UNION ALL
-        -- A blocked task waits for exactly the dependencies that have not settled.
+        -- What a blocked task has left to count is what has not settled of this wait, and signals that are not counted yet.
         SELECT 'wrong count of dependencies', t.id,
                'remaining ' || b.remaining || ', to spare ' || b.spare || ', deferred ' || COALESCE(f.signals, 0)
                || ', unsettled ' || COALESCE(e.unsettled, 0)
@@ -953,7 +953,7 @@ CREATE FUNCTION taskq.check()
                       GROUP BY e.run_no, e.wait_no) AS e ON e.run_no = b.task_no AND e.wait_no = b.wait_no
          WHERE b.remaining + b.spare - COALESCE(f.signals, 0) <> COALESCE(e.unsettled, 0)
         UNION ALL
-        -- What is ready or scheduled waits for nothing.
+        -- What is in `run`, parked or scheduled waits for nothing.
         SELECT 'task has an unsettled dependency but is not blocked', t.id, after.id
           FROM taskq.dependency AS e
           JOIN taskq.task AS t ON t.task_no = e.run_no

@@ -1,4 +1,4 @@
-//! Every refusal of the queue: its SQLSTATE, its message, the facts and what to do about it.
+//! The refusals of the queue: SQLSTATE, message, the facts and what to do about it.
 //!
 //! Refusals for tasks that are not there, or not in the state that is wanted, are in [`tasks`]; the others in [`arguments`] and [`rights`].
 //! Codes are there, but for a few that `pg` and functions in SQL raise themselves. Messages are lower case without a
@@ -12,7 +12,7 @@ mod text;
 use crate::pg::throw::throw;
 pub(crate) use text::{sentence, shortened};
 
-/// An error that leaves the caller's transaction aborted and nothing changed.
+/// What a call is refused with. Raised as an error it undoes what the call has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// The code that the caller gets: five characters, `TQ001` to `TQ007` or one of Postgres' own.

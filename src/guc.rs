@@ -14,7 +14,7 @@ use crate::pg::settings::{self, Check};
 use crate::pg::{clock, session};
 use crate::state::Outcome;
 
-/// `taskq.retention`: how long settled tasks are kept, in seconds; -1 for ever. 7 days by default. Superusers only: the
+/// `taskq.retention`: how long settled tasks are kept, in seconds; -1 for ever. 7 days by default. Not for any user to set: the
 /// session that settles a task decides, and a call settles tasks of others, too: dependents, and those whose deadlines have
 /// passed. docs/reference gives the same number.
 static RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60 * 60);
@@ -22,8 +22,8 @@ static RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60 * 60);
 /// `taskq.retention_aborted`: the same for tasks that have aborted; -2, the default, means `taskq.retention`.
 static RETENTION_ABORTED: GucSetting<i32> = GucSetting::<i32>::new(-2);
 
-/// `taskq.max_tries`: how often a task is tried, unless the task or its action says otherwise; -1 for no limit. Superusers
-/// only, as with retention: the session that ends a try decides, and a call ends tries of others whose deadlines have passed.
+/// `taskq.max_tries`: how often a task is tried, unless the task or its action says otherwise; -1 for no limit. Not for any user
+/// to set, as with retention: the session that ends a try decides, and a call ends tries of others whose deadlines have passed.
 /// docs/reference gives the same number.
 static MAX_TRIES: GucSetting<i32> = GucSetting::<i32>::new(25);
 
@@ -42,12 +42,12 @@ static MAX_DURATION: GucSetting<Option<CString>> = GucSetting::<Option<CString>>
 /// The interval that `taskq.max_duration` was read as last, and from which text.
 static READ_DURATION: Memory<Latest<CString, Option<Interval>>> = Memory::of(Belief::MaxDuration);
 
-/// `taskq.now`: a timestamp that replaces the queue's clock in this session; for tests. Superusers only:
-/// it decides who may take whose tasks.
+/// `taskq.now`: a timestamp that replaces the queue's clock in this session; for tests. Not for any user to set:
+/// it decides which tasks of other workers the session may take.
 static NOW: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 
 /// `taskq.background_worker`: whether a database gets a worker: one that stays where the library is preloaded, else one that calls
-/// start which sleep.
+/// start.
 static BACKGROUND_WORKER: GucSetting<bool> = GucSetting::<bool>::new(true);
 
 /// `taskq.maintenance_interval`: how long the background worker sleeps at most, in milliseconds.
@@ -60,7 +60,7 @@ static SHORTEST_SLEEP: GucSetting<i32> = GucSetting::<i32>::new(100);
 pub(crate) fn init() {
     define_for_tasks();
     define_for_the_queue();
-    // A misspelt setting is an error.
+    // From PostgreSQL 15 on a misspelt setting is an error.
     session::reserve_settings(c"taskq");
 }
 

@@ -2,20 +2,21 @@
 //!
 //! # Bird's-eye view
 //!
-//! The state is in ordinary tables (`sql/schema.sql`); a task's state is *where its rows are*. Each SQL
-//! function (docs/reference, `sql/functions.sql`) is a thin extern in `verbs`, which checks its arguments
-//! and runs kept, generic plans. A waiting call is woken by the commit that concerns it; its own looks, at growing
-//! intervals, make up for a wake-up that the server loses. Nothing depends on a process of its own or on shared memory.
+//! The state is in ordinary tables (`sql/schema.sql`); a task's state is *where its rows are*. The SQL functions
+//! (docs/reference, `sql/functions.sql`) are thin externs in `verbs`, which check their arguments, and some are in SQL.
+//! A waiting call is woken by the commit that concerns it; its own looks, at growing intervals, make up for a wake-up that
+//! the server loses. The library need not be preloaded.
 //!
 //! Which module is for what, and which may use which, is in docs/architecture.md, section 2; `rules` holds it.
 //!
 //! # Invariants
 //!
 //! - Every task has one row in `task` and exactly one in `run`, `blocked`, `scheduled`, `parked` or `settled`.
-//! - Positions are taken after the transaction has its id; an entry that was granted never becomes
+//! - Positions are taken after the transaction has its id; once a grant is committed, its entry does not become
 //!   grantable again at its old position. `claim::marks` rests on that.
-//! - Claims, signals and upkeep wait for no row lock. Two waits are bounded: inserting the run of a schedule waits 10 ms for
-//!   a lock, and a transaction that settles tasks waits before its commit for commits under way, five seconds at most.
+//! - Claims, signals and upkeep wait for no lock on the row of a task. Two waits are bounded: inserting the run of a schedule
+//!   waits 10 ms for a lock, and a transaction that settles tasks waits before its commit for commits under way, five seconds
+//!   at most.
 //! - A backend keeps plans and hints, never state: an abort leaves nothing wrong. `memory` has what it believes, in one list
 //!   with what ends that.
 

@@ -3,7 +3,7 @@
 //!
 //! Nothing of the transaction under way is needed by the worker, and nothing of it is seen by it: it does what is due by what has
 //! been committed. So it may be called in the middle of a transaction, which may still be rolled back. What it does comes to the
-//! caller as everything comes to it that others commit; whether a worker has come, and why not, it does not learn.
+//! caller as everything comes to it that others commit.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ thread_local! {
         const { RefCell::new(Starts { last: None, not_before: None, patience: SOON }) };
 }
 
-/// A worker is on its way that this session has sent for. Of many that wait for the same deadline one starts a worker.
+/// A worker is on its way that this session has sent for. Of many that wait for the same deadline one at a time starts a worker.
 pub(crate) struct Starting;
 
 const STARTING: &str = "a worker is on its way";
@@ -78,8 +78,8 @@ pub(crate) fn begin_call() {
     STARTS.with_borrow_mut(|starts| starts.last = None);
 }
 
-/// Has what is due done by a process that commits, if something is `owed`: wakes the one that is there, or starts one. It waits for
-/// nothing and raises no error. To be called before a sleep, and the answer to be kept for that; the sleep is in the same
+/// Has what is due done by a process that commits, if something is `owed`: wakes the one that is there, or starts one if it may. It
+/// waits for nothing. To be called before a sleep, and the answer to be kept for that; the sleep is in the same
 /// subtransaction, and not much longer than a second.
 pub(crate) fn call_if(owed: bool) -> Option<Starting> {
     if !is_wanted() {

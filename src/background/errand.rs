@@ -1,7 +1,7 @@
 //! An errand: a small piece of work that a call has done by a process that commits, and waits for.
 //!
-//! What a call changes itself is not seen by others before it ends. Where they have to see it while the call sleeps, a background
-//! process is started for this one piece of work, which is described in a segment of shared memory. It counts among the
+//! What a call changes itself is not seen by others before its transaction ends. Where they have to see it while the call sleeps,
+//! a background process is started for this one piece of work, which is described in a segment of shared memory. It counts among the
 //! background processes that were started by a call, and follows the same rules as a worker: see [`super::trust`].
 
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Has something done by a process of its own, whose life is `entry`; whether it has come to its end in time. That it has done what
-/// it was for is for the caller to see. It holds no lock that the process needs.
+/// it was for is for the caller to see. The caller must hold no lock that the process needs.
 pub(crate) fn send(entry: &str, what: &[u8]) -> bool {
     if !is_wanted() || !process::may_start_workers() || all_called() {
         return false;
@@ -51,7 +51,8 @@ pub(crate) fn send(entry: &str, what: &[u8]) -> bool {
     }
 }
 
-/// The life of a process that was sent: does it in a transaction of its own, and ends.
+/// The life of a process that was sent: does the work in a transaction of its own, if there is a post for it and nothing speaks
+/// against it, and ends.
 pub(crate) fn run(database: pg_sys::Oid, work: impl FnOnce(&[u8])) -> ! {
     // Before anything else: the call that has sent it may end.
     let Some(what) = segment::sent() else { process::end(0) };

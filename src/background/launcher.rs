@@ -95,7 +95,7 @@ fn look_after(
     if entry.worker.as_ref().is_some_and(Started::has_ended) {
         entry.worker = None;
         if slot.state() == WorkerState::Running && !slot.is_occupied() {
-            // It died of an error, and could not say so.
+            // It has not said so: it died of an error, for instance.
             entry.patience =
                 if entry.started_at.until(now) > ALIVE { SOON } else { (entry.patience * 2).min(LATE) };
             entry.not_before = now + entry.patience;

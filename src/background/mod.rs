@@ -1,18 +1,18 @@
-//! What is due is done by a process that commits: the worker of a database.
+//! A process that commits, and does what is due: the worker of a database.
 //!
 //! **On demand.** A call that sleeps is one statement and can commit nothing before it ends. Where it finds something due that
-//! it can show to no other session, it [calls](call_if) the worker of its database, which is started as a background process if there is none,
-//! and is gone a moment after there is nothing more to do. For this nothing has to be preloaded.
+//! it can show to no other session, it [calls](call_if) the worker of its database, which is started as a background process if
+//! there is none, and is gone a moment after there is nothing more to do. For this nothing has to be preloaded.
 //!
-//! **Kept.** With `shared_preload_libraries = 'taskq'` what time makes necessary is done on time although no call comes. A launcher,
-//! connected to no database, gives every database that has the extension a worker, which stays; it looks into 128 of them at most.
+//! **Kept.** With `shared_preload_libraries = 'taskq'` what time makes necessary is done although no call comes. A launcher,
+//! connected to no database, gives each database that has the extension a worker, which stays: unless `taskq.background_worker` is
+//! off there, or the server has no room for one more process. It looks into 128 databases at most.
 //!
-//! Either way it does what is due, one kind after the other in short transactions, and sleeps until the next is due. Nothing
-//! else depends on any of it.
+//! Either way it does what is due, one kind after the other in short transactions, and sleeps until the next is due.
 //!
-//! **It does not delay other sessions.** It holds no lock and no snapshot while it sleeps, and leaves the
-//! database for commands that need it exclusively. While it works, DROP EXTENSION waits for it, and not the
-//! other way round: each transaction begins by holding the extension, and gives up soon if it has to wait.
+//! **It does not delay other sessions.** It holds no lock on a table and no snapshot while it sleeps. Where the library is
+//! preloaded, it leaves the database for commands that need it exclusively. While it works, DROP EXTENSION waits for it, and not
+//! the other way round: each transaction begins by holding the extension, and gives up soon if it has to wait.
 //!
 //! **It has the rights of the extension's owner**, and runs only code of the extension and the server: see
 //! [`trust`].
@@ -64,8 +64,8 @@ pub(crate) fn init() {
     }
 }
 
-/// Has the worker leave a database, and waits until it has. If the command fails after that, the launcher
-/// sends another.
+/// Has the worker leave a database, and waits until it has, for [`PATIENCE`] at most. If the command fails after that, the
+/// launcher sends another.
 fn vacate(database: pg_sys::Oid) {
     let Some(slot) = board::slot_of(database) else { return };
     let began = clock::wall();

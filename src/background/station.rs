@@ -7,8 +7,8 @@
 //! extensions. It leaves when there is nothing to do for a moment, or no call waits any more.
 //!
 //! **No call is lost.** A caller first sets the latches of the database's background processes, then looks whether the post is
-//! taken, and starts a worker if it is not. A worker that leaves first gives up the post, then looks at its latch, and goes on if
-//! it is set. So either the caller finds the post free, or the worker its latch set.
+//! taken, and starts a worker if it is not. A worker that leaves for want of work or of calls first gives up the post, then looks
+//! at its latch, and goes on if it is set. So either the caller finds the post free, or the worker its latch set.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::wake;
 /// How long a worker that was called stays when it has nothing to do, or when no call waits.
 const LINGERS: Duration = Duration::from_secs(1);
 
-/// What is due so soon it stays for, if a call waits.
+/// What is due so soon it stays for, if a call waits and not all posts of the server are taken.
 pub(super) const NEAR: Duration = Duration::from_secs(2);
 
 const AT_ONCE: Duration = Duration::ZERO;
@@ -35,7 +35,7 @@ const AT_ONCE: Duration = Duration::ZERO;
 pub(super) enum Station {
     /// The launcher has sent it.
     Kept(&'static WorkerSlot),
-    /// A call that sleeps has.
+    /// A call has.
     Called {
         /// When it did something last.
         busy: Cell<Wall>,
@@ -45,7 +45,7 @@ pub(super) enum Station {
 }
 
 impl Station {
-    /// Takes the place, or ends the process if another one has it or none is wanted. The process is connected.
+    /// Takes the place, or ends the process if another one has it, or none is wanted or to be had. The process is connected.
     pub(super) fn take() -> Station {
         let kept = board::my_slot();
         match kept {
@@ -110,8 +110,9 @@ impl Station {
         process::end(0)
     }
 
-    /// Sleeps after a look, until something is due or it is woken. `done`: the look has found something to do; `stays`: it is
-    /// not to leave, since another one would begin anew with what has failed.
+    /// Sleeps after a look, until something is due or it is woken; a worker that was called may leave instead. `done`: the look
+    /// has found something to do; `stays`: it is not to leave for want of work, since another one would begin anew with what has
+    /// failed.
     pub(super) fn rest(&self, due: Wall, done: bool, stays: bool) {
         let (busy, needed) = match self {
             Station::Kept(slot) => {
@@ -158,7 +159,7 @@ pub(super) fn all_called() -> bool {
     (0..most_called()).all(|n| Post::OfServer(n).is_taken())
 }
 
-/// The slot of this process is free again, whatever it died of.
+/// The slot of this process is free again: run at its exit.
 fn leave_slot() {
     if let Some(slot) = board::my_slot() {
         slot.leave();

@@ -2,8 +2,8 @@
 //!
 //! The worker does its work as the extension's owner, in a security-restricted operation, and calls functions of the
 //! library, not of the catalog. So what this finds could do no more than the owner can. It could still do it whenever the
-//! worker comes by, with data that are not its: a trigger of another role on a table of the queue, for instance. The queue
-//! has no trigger, rule, policy or child table, and no index, default or constraint with a function of a user's.
+//! worker comes by, with data that are not its: a trigger of another role on a table of the queue, for instance. As installed
+//! the queue's tables have no trigger, rule, policy or child table, and no index, default or constraint with a function of a user's.
 
 use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::SysCacheIdentifier::{NAMESPACEOID, PROCOID, RELOID};
@@ -16,7 +16,7 @@ use crate::pg::statement::Statement;
 /// What may have come to belong to others. A change that Postgres tells of without a catalog row is found by the time.
 static CATALOG: Changes<3> = Changes::of([NAMESPACEOID, PROCOID, RELOID]);
 
-/// The first thing that is not as the install script has left it. What is numbered below 16384 is the server's own.
+/// One thing of these kinds that is not as the install script has left it. What is numbered below 16384 is the server's own.
 static FOREIGN: Statement<(Oid, Oid), String> = Statement::new(
     c"WITH place AS MATERIALIZED (SELECT n.oid, n.nspowner FROM pg_catalog.pg_namespace n WHERE n.nspname = 'taskq'),
      relations AS MATERIALIZED (SELECT c.oid, c.relname, c.relkind, c.relowner

@@ -19,8 +19,8 @@ use crate::store::seal;
 use crate::upkeep::Step;
 use crate::upkeep::steps::{self, KINDS};
 
-/// How long it pauses at least after a round that has left nothing to do, so that a stream of things that come due does not keep
-/// it running.
+/// How long after the beginning of a round that has left nothing to do the next begins at the earliest, so that a stream of things
+/// that come due does not keep it running.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// For how long it does what is due of one kind, however much that is, before it looks at the others.
@@ -32,7 +32,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The longest pause after errors.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// How long it sleeps at most where transactions can be prepared, since COMMIT PREPARED wakes no one.
+/// How long it sleeps at most where transactions can be prepared, since COMMIT PREPARED wakes no process.
 const PREPARED: Duration = Duration::from_secs(5);
 
 /// What it knows of one kind of upkeep.
@@ -112,7 +112,7 @@ pub(super) fn as_owner<T>(work: impl FnOnce(Held) -> T) -> Result<Option<T>, Fai
     })
 }
 
-/// Whether nothing speaks against the work. What does is logged once.
+/// Whether nothing speaks against the work. What does is logged, not again for as long as it stays the same.
 fn may_work(station: &Station, known: &mut Option<String>) -> bool {
     let objection = match as_owner(trust::objection) {
         Ok(None) => station.end(WorkerState::Absent),

@@ -1,7 +1,7 @@
 //! What is tidied away right before a transaction commits.
 //!
 //! What upkeep locks in a transaction that stays open is out of reach of all others until its end. Some of it can
-//! wait for that end, and is done then, in an instant: leases that pass on to another task, and settled tasks whose
+//! wait for that end, and is done then: leases that pass on to another task, and settled tasks whose
 //! retention is over. Nothing is lost where it is not done, in a transaction that is prepared, for instance: another
 //! call does it later.
 

@@ -9,7 +9,7 @@ thread_local! {
 
 /// A number that stays as it is for as long as everything that the transaction has done is its own, and not undone: until it
 /// ends, or a savepoint of it is rolled back behind which something was changed.
-/// Counted from the first [`listen`] on.
+/// Counted from the first [`listen`](super::at_end::listen) on.
 pub(crate) fn ends() -> u64 {
     ENDS.get()
 }

@@ -87,7 +87,7 @@ impl Refusal {
         )
     }
 
-    /// `54000`: more than is allowed, refused before it costs anything.
+    /// `54000`: more than is allowed.
     pub(crate) fn too_large(what: &str, detail: &str, hint: &str) -> Self {
         Refusal::new("54000", what.to_owned(), detail.to_owned(), hint)
     }

@@ -7,7 +7,7 @@ pub(crate) fn sentence(what: &str) -> String {
     letters.next().map(|first| format!("{}{}.", first.to_uppercase(), letters.as_str())).unwrap_or_default()
 }
 
-/// A text from the caller, short enough for a message: no refusal repeats more of what it was given than a line.
+/// A text from the caller, short enough for a message: 300 characters of it at most.
 pub(crate) fn shortened(text: &str) -> String {
     first_of(text, 300)
 }

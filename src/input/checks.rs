@@ -5,8 +5,8 @@ use pgrx::datum::Interval;
 use super::shape::Problem;
 use crate::error::{Refusal, Result, required};
 
-/// The longest id and the longest name of an action, in bytes. The limit keeps both well inside what an
-/// index entry can hold.
+/// The longest id, name of an action, group or workgroup, merge key and unique key, in bytes. The limit keeps each well inside
+/// what an index entry can hold.
 pub(crate) const MAX_NAME: usize = 1000;
 
 /// What to give where an interval is wrong.
@@ -50,7 +50,7 @@ pub(crate) fn check_name<'a>(argument: &str, name: Option<&'a str>) -> Result<&'
     }
 }
 
-/// An argument that is an interval from 0 up.
+/// An argument that is an interval from 0 to 1,000 years.
 pub(crate) fn check_interval(argument: &str, interval: Option<Interval>) -> Result<Option<Interval>> {
     match interval.and_then(interval_problem) {
         Some(problem) => {

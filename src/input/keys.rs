@@ -1,5 +1,5 @@
-//! The keys of everything that callers give as JSON, with what each may be. What the structs of serde read must
-//! agree with this; a test below says so.
+//! The keys of the objects that callers give as JSON, with what each may be. What the structs of serde read must
+//! agree with this; a test in `element` compares those that are derived.
 
 use super::shape::{Object, Shape};
 

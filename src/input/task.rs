@@ -12,7 +12,7 @@ use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::state::Condition;
 
-/// How many bytes a merge key may have together with its action and group: what an index can hold.
+/// How many bytes a merge key may have together with its action and group: what an index entry can hold.
 const MAX_MERGE_KEY: usize = 2600;
 
 /// A task to insert.
@@ -32,7 +32,7 @@ pub(crate) struct TaskSpec {
     pub(crate) max_duration: Option<Interval>,
     /// It is not granted before this time; `None`: from now on.
     pub(crate) not_before: Option<Time>,
-    /// It aborts then, if it has not been granted by then.
+    /// It aborts then, if it has not been granted by then; a signal, if it has not been signalled.
     pub(crate) expires_at: Option<Time>,
     /// The longest that a try of it lasts.
     pub(crate) max_run_time: Option<Interval>,
@@ -42,7 +42,7 @@ pub(crate) struct TaskSpec {
     pub(crate) to_signal_after: Vec<Reference>,
     /// How many of its dependencies it needs; `None`: all.
     pub(crate) num_required: Option<i32>,
-    /// The queue completes it itself, as soon as nothing blocks it and its time has come.
+    /// The queue completes it itself, once nothing blocks it and its time has come.
     pub(crate) spontaneous: bool,
     /// It is completed from outside.
     pub(crate) signal: bool,
@@ -56,7 +56,7 @@ pub(crate) struct TaskSpec {
     pub(crate) retention_aborted: Option<Interval>,
     /// A JSON object of the inserter's own, which the worker gets with the task.
     pub(crate) metadata: Option<JsonText>,
-    /// Delays between its tries, as [`Backoff`] reads them; `None`: those of its action.
+    /// Delays between its tries, as [`Backoff`] reads them; `None`: those of its action, else the setting.
     pub(crate) backoff: Option<JsonText>,
     /// The workgroup that can hold it back.
     pub(crate) workgroup: Option<String>,

@@ -40,7 +40,7 @@ impl State {
         }
     }
 
-    /// Whether no worker has begun with the task.
+    /// Whether the task is pending.
     pub(crate) fn is_pending(self) -> bool {
         self as i16 & PENDING != 0
     }
@@ -66,7 +66,7 @@ pub(crate) enum OnHeld {
 /// What makes a task unique.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unique {
-    /// Derived from the body where the caller gives none; there once the task has been checked.
+    /// As the caller gives it, else derived from the body.
     pub(crate) key: String,
     /// The key is given up so long after the task may first be granted; `None`: only by its state.
     pub(crate) period: Option<Interval>,
@@ -85,7 +85,7 @@ impl Unique {
         self.on_conflict == OnHeld::Replace || !State::InProgress.is_in(self.states)
     }
 
-    /// Whether a task that is being inserted will hold the key until a worker begins with it.
+    /// Whether a task that is being inserted will hold the key in some state of those that are pending.
     pub(crate) fn holds_while_pending(&self) -> bool {
         self.states & PENDING != 0
     }

@@ -115,7 +115,7 @@ pub(super) fn block_stored_runs(set: &EdgeSet, tasks: &[NewTask], stored: &Store
 }
 
 /// Adds dependencies to the counters of stored tasks, whose live rows this transaction has locked for a
-/// change. A task that was ready or scheduled and gets an unsettled one moves to `blocked`.
+/// change. A task that was ready, scheduled or parked and gets an unsettled one moves to `blocked`.
 ///
 /// A task for which some of its dependencies suffice has them if nothing blocks it: it goes on without the new ones.
 pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, Live>, now: Time) {

@@ -1,6 +1,6 @@
 //! Inserting tasks, whichever verb asks for it.
 //!
-//! The [`stages`], in this order: number the tasks, and leave out those that are there; lock the keys of unique tasks and the
+//! The [`stages`], in this order: number the tasks, and leave out those to be skipped; lock the keys of unique tasks and the
 //! stored tasks that are named; insert the `task` rows; resolve the dependencies, look for cycles and store the edges; put
 //! each new task where it belongs, and settle those that are settled from the start.
 

@@ -1,5 +1,5 @@
-//! What `replace_tasks` does to the tasks that give way: they end as aborted, calls that wait for them get
-//! that end, and they go.
+//! What `replace_tasks`, and the unique key of a new task, does to the tasks that give way: they end as aborted unless they
+//! have settled before, calls that wait for them get that end, and they go.
 
 use std::collections::HashMap;
 

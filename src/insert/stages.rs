@@ -72,7 +72,7 @@ impl Numbered {
     }
 
     /// Keys come first in the global order. Then everything stored that the call names is locked in one go, in the global
-    /// order, before anything is changed: see `store::live`.
+    /// order, before any task is changed: see [`locks`].
     pub(super) fn lock(self) -> Result<Locked> {
         let Numbered(mut tasks) = self;
         let mut keys = unique::Keys::default();

@@ -26,12 +26,12 @@ pub(crate) struct Stored {
     guarded: bool,
 }
 
-/// Finds and locks the stored tasks that a call names: those that its tasks are to wait for against
-/// settling, those that are to wait for its tasks or are replaced against any change.
+/// Finds and locks the stored tasks that a call names. If its tasks are only to wait for them, they are locked against
+/// settling. If some are to wait for its tasks, are replaced or are watched, all are locked against any change.
 ///
 /// A call that links stored tasks in both directions may close a cycle through them and takes the graph
-/// guard first, unless it is of a caller who may not have stored tasks wait. (Edges only from stored tasks to new ones, or only from new ones to stored, cannot: a new
-/// task then has no way in or no way out.)
+/// guard first, unless it is of a caller who may not have stored tasks wait. (Edges only from stored tasks to new ones, or only
+/// from new ones to stored, cannot: a new task then has no way in or no way out.)
 ///
 /// `watched` are tasks that hold keys of new ones: they may be replaced, and dependencies may come to name
 /// them.

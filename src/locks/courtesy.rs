@@ -1,7 +1,7 @@
 //! Giving way to transactions that wait for a row which many hold.
 //!
 //! Holders share a row (FOR KEY SHARE), and PostgreSQL lets one more in beside them also while another transaction
-//! waits to lock it exclusively. So a steady stream of insertions below one task would keep its return, or its cancel,
+//! waits to lock it exclusively. So a steady stream of insertions below one task could keep its return, or its cancel,
 //! waiting for ever. An insertion therefore checks, before it joins the holders, whether a transaction waits, and if so
 //! gives way for a while. The waiting one gets the lock when the holders that were there before it have ended.
 //!

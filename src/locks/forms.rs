@@ -4,7 +4,7 @@ use crate::number::TaskNo;
 use crate::pg::statement::Statement;
 
 /// `Update`: about to be changed or removed. `KeyShare`: may be granted, extended and counted down, but cannot settle
-/// before this transaction ends. An edge from the task to a new one is then never overlooked by its settling.
+/// before this transaction ends. So its settling does not overlook an edge from the task to a new one.
 pub(crate) use crate::pg::table::LockStrength;
 
 /// A statement that locks rows of tasks by their numbers, in four ways, and returns them as `R`.
@@ -13,7 +13,7 @@ pub(super) struct Lock<R> {
     pub(super) update: Statement<&'static [TaskNo], R>,
     /// Waits for what others have locked, and locks it against settling.
     pub(super) key_share: Statement<&'static [TaskNo], R>,
-    /// The same without waiting: skips rows that another transaction has locked.
+    /// As `update`, but skips rows that another transaction has locked.
     pub(super) try_update: Statement<&'static [TaskNo], R>,
     /// As `key_share`, but skips rows that another transaction has locked.
     pub(super) try_key_share: Statement<&'static [TaskNo], R>,

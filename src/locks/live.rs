@@ -52,7 +52,7 @@ static UNSETTLED: Statement<&[TaskNo], TaskNo> = Statement::new(
 /// began). What is in no table and not settled is searched for again: the transaction that moved it has committed
 /// by then, since we waited for it or saw its effect.
 ///
-/// A restartable call waits only in the first round, and only if it holds no row yet (see [`order`]).
+/// A restartable call waits only while it holds no row of that rank or a later one (see [`order`]).
 pub(crate) fn lock(task_nos: &[TaskNo], strength: LockStrength) -> HashMap<TaskNo, Live> {
     lock_if(task_nos, strength, &|_| Ok(())).unwrap_or_default()
 }
@@ -109,7 +109,7 @@ fn lock_if(
     Ok(found)
 }
 
-/// Locks those of the live rows, for a change, that no other transaction has locked. It does not wait.
+/// Locks those of the live rows, for a change, that no other transaction has locked. It passes over the others.
 pub(crate) fn try_lock(task_nos: &[TaskNo]) -> HashMap<TaskNo, Live> {
     let mut found: HashMap<TaskNo, Live> = HashMap::with_capacity(task_nos.len());
     let mut missing: Vec<TaskNo> = task_nos.to_vec();

@@ -14,11 +14,12 @@ use crate::pg::block::in_transaction_block;
 use crate::pg::session::{check_for_interrupts, nap};
 use crate::pg::subtransaction::{self, Deadlocked};
 
-/// After so many new beginnings the call waits out of order. Each has waited for another transaction to end, so
-/// only a queue that is stormed all the while gets there.
+/// After so many new beginnings the call waits out of order. As a rule each has waited for another transaction to end, so
+/// that only a call in a queue that is stormed all the while gets there.
 const MOST_ATTEMPTS: usize = 100;
 
-/// So many deadlocks are no error, and for how long it does nothing after the first; after the second twice as long, and so on.
+/// So many deadlocks are no error, and for how long it does nothing after the first; after the second twice as long, after the
+/// third three times.
 const MOST_DEADLOCKS: u32 = 5;
 const AFTER_DEADLOCK: Duration = Duration::from_millis(50);
 

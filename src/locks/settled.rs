@@ -21,7 +21,8 @@ static OUTCOMES: Statement<&[TaskNo], (TaskNo, i8)> = Statement::new(sql!(
 ));
 
 /// How those of the tasks that are settled ended; they are not removed before this transaction ends, so
-/// that an edge to one of them cannot be left behind by its removal. Waits for one that is being removed.
+/// that an edge to one of them cannot be left behind by its removal. Waits for a transaction that removes or changes one of
+/// them; a restartable call that may not wait begins anew.
 pub(crate) fn hold_outcomes(task_nos: &[TaskNo], strength: LockStrength) -> HashMap<TaskNo, Outcome> {
     let waiting = order::may_wait(Rank::Settled);
     let held: HashMap<TaskNo, Outcome> = LOCK_SETTLED

@@ -2,8 +2,8 @@
 //!
 //! Some questions need a scan along an index: is anything due, which groups are full. Under a snapshot that a session
 //! holds for long, these scans pass all dead entries, and grow. Where the answer need not be exact to the moment, it is
-//! kept for a while that is in proportion to what it has cost: so all these scans of a backend together take a hundredth
-//! of its time or two, however much is dead. What costs little is asked each time.
+//! kept for a while that is in proportion to what it has cost, up to [`LONGEST`]: so up to that such a scan takes one or two
+//! hundredths of a backend's time. What costs little is asked each time.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const FEW: u64 = 32;
 /// How long an answer is good for, for each page: a page of dead rows takes some 15 microseconds to look through.
 const PER_PAGE: Duration = Duration::from_millis(1);
 
-/// How long at most: half a minute, as sleepers look.
+/// How long at most.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// How long an answer is good for that took so many pages, where `few` more would be cheap; `None` if it was cheap.

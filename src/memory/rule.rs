@@ -42,7 +42,8 @@ pub(crate) struct Rule {
     /// A transaction that has an id remembers nothing here ([`learn`](super::Memory::learn)): what it has seen of its own changes, a
     /// savepoint may undo.
     pub(crate) of_committed: bool,
-    /// How many entries there are at most. Where there would be more, those go that are not good any more, else all.
+    /// How many entries there are at most in a memory by keys. Where there would be more, those go that are not good any more,
+    /// else all.
     pub(crate) most: usize,
 }
 

@@ -13,7 +13,7 @@ use crate::pg::session;
 
 /// What this session remembers.
 struct Session {
-    /// The latest time that the queue's clock has shown.
+    /// The time that the queue's clock has shown last.
     latest: Cell<Time>,
     /// By belief; made when it is used first.
     memories: [RefCell<Option<Box<dyn Remembers>>>; RULES.len()],

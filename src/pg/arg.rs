@@ -8,7 +8,7 @@ use pgrx::{IntoDatum, pg_sys};
 pub(crate) struct Arg {
     /// `None` for NULL.
     pub(super) datum: Option<pg_sys::Datum>,
-    /// Asked only where the answer is not known: the type of an array has to be looked up.
+    /// A function, since the type of an array has to be looked up: it is asked where types are compared.
     type_oid: fn() -> pg_sys::Oid,
 }
 

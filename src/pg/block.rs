@@ -8,7 +8,7 @@ use pgrx::pg_sys;
 struct Call {
     /// Inside a subtransaction of ours: the answer from outside of it. It would pass for a transaction block.
     in_block: Cell<Option<bool>>,
-    /// Whether it is not a query of the client's own.
+    /// Whether it runs within something that may go on after it ([`called`]).
     is_within: Cell<bool>,
 }
 
@@ -16,7 +16,7 @@ thread_local! {
     static CALL: Call = const { Call { in_block: Cell::new(None), is_within: Cell::new(false) } };
 }
 
-/// Runs `work`, which raises no error, with this as the answer of [`in_transaction_block`].
+/// Runs `work`, which raises no error, with this as the answer of [`begun_by_caller`].
 pub(super) fn answering<R>(in_block: bool, work: impl FnOnce() -> R) -> R {
     let outside = CALL.with(|call| call.in_block.replace(Some(in_block)));
     let result = work();
@@ -24,8 +24,8 @@ pub(super) fn answering<R>(in_block: bool, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Whether the caller may hold the transaction open beyond this call: it is in a transaction block, or the call is one
-/// of several things that a function, a DO block or a larger statement does ([`called`]).
+/// Whether the caller may hold the transaction open beyond this call: it is in a transaction block, or the call runs
+/// within something that may go on after it ([`called`]).
 pub(crate) fn in_transaction_block() -> bool {
     CALL.with(|call| call.is_within.get()) || begun_by_caller()
 }

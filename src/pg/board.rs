@@ -4,13 +4,12 @@
 //! Every field is an atomic of its own, so no lock is needed. Only the launcher gives slots to databases and
 //! takes them back; a backend that finds its slot with another database in it looks for it again.
 //!
-//! **No wake-up is lost, and none is needless.** A backend that commits something with a time first lowers `told` to that
-//! time and then reads `wakes_at`, both when its commit is visible. If `wakes_at` is later, the backend sets the worker's
-//! latch. The worker sets `told` to infinity *before* it looks, and `wakes_at` so low that no backend wakes it during the
-//! look. *After* the look it sets `wakes_at` to the time at which it means to wake up, and then reads `told`. If the look
-//! missed a commit, the committing backend lowers `told` after the worker has raised it. Either it does so before the
-//! worker reads `told`, and the worker sleeps no longer than that; or it reads `wakes_at` after the worker has set it,
-//! and sets the latch.
+//! **No wake-up is lost.** A backend that commits something with a time first lowers `told` to that time and then reads
+//! `wakes_at`, both when its commit is visible. If `wakes_at` is later, the backend sets the worker's latch. The worker
+//! sets `told` to infinity *before* it looks, and `wakes_at` lower than any time. *After* the look it sets `wakes_at` to
+//! the time at which it means to wake up, and then reads `told`. If the look missed a commit, the committing backend
+//! lowers `told` after the worker has raised it. Either it does so before the worker reads `told`, and the worker sleeps
+//! no longer than that; or it reads `wakes_at` after the worker has set it, and sets the latch.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, Ordering::SeqCst};
@@ -20,7 +19,7 @@ use pgrx::prelude::*;
 
 use super::clock::Wall;
 
-/// For how many databases there is room. There are rarely more background workers than eight.
+/// For how many databases there is room. A server as shipped has room for eight background processes of extensions.
 const MOST_DATABASES: usize = 128;
 
 /// `wakes_at` of a worker that is at work and need not be woken.
@@ -56,7 +55,7 @@ pub(crate) struct WorkerSlot {
 #[repr(C)]
 struct Board {
     launcher: AtomicPtr<pg_sys::Latch>,
-    /// There are more databases than slots.
+    /// There were more databases than slots when the launcher last looked.
     full: AtomicBool,
     slots: [WorkerSlot; MOST_DATABASES],
 }
@@ -143,8 +142,8 @@ pub(crate) fn my_slot() -> Option<&'static WorkerSlot> {
     slot_of(unsafe { pg_sys::MyDatabaseId })
 }
 
-/// Called after a commit that changed the queue of this database: has its worker look in time for what is
-/// `due`, and a database looked at in which there was no extension before. Raises no error.
+/// Called after a commit that changed the queue of this database: has its worker look in time for what is `due`. Has the
+/// launcher look at a database that has no slot yet, or had no extension. Raises no error.
 pub(crate) fn tell(due: Wall) {
     let Some(board) = board() else { return };
     match my_slot() {
@@ -257,7 +256,7 @@ pub(crate) fn launcher_is_here() {
     }
 }
 
-/// Gives a slot to each of the databases, and takes it from those that are gone. Only for the launcher.
+/// Takes the slots from databases that are gone, and gives one to each of these as far as there are any. Only for the launcher.
 pub(crate) fn slots_for(databases: &[pg_sys::Oid]) -> Vec<&'static WorkerSlot> {
     let Some(board) = board() else { return Vec::new() };
     for slot in &board.slots {

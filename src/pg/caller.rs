@@ -19,7 +19,7 @@ pub(crate) struct AsOwner {
 }
 
 impl AsOwner {
-    /// Switches to the owner of the schema, who owns all that is in it.
+    /// Switches to the owner of the schema.
     pub(crate) fn begin() -> Self {
         let mut caller = pg_sys::InvalidOid;
         let mut context = 0;

@@ -1,4 +1,4 @@
-//! Whether anything has changed in the system catalogs since something was looked up.
+//! Whether anything may have changed in some of the system catalogs since something was looked up.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -22,8 +22,7 @@ impl<const N: usize> Changes<N> {
         Changes { caches, listening: AtomicBool::new(false), count: AtomicU64::new(1) }
     }
 
-    /// A number that is another one as soon as something in the caches has changed, as far as this backend has heard.
-    /// It is never 0.
+    /// A number that is another one once this backend has heard of a change of something in the caches. It is not 0.
     pub(crate) fn version(&'static self) -> u64 {
         // This backend has one thread.
         if !self.listening.swap(true, Ordering::Relaxed) {

@@ -15,8 +15,7 @@ macro_rules! points {
         $(
             $(#[$about])*
             ///
-            /// It is as Postgres stores it: microseconds since 2000-01-01 UTC. Unlike pgrx's type it costs nothing to convert and
-            /// carries infinity.
+            /// It is as Postgres stores it: microseconds since 2000-01-01 UTC, and infinity.
             #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
             pub(crate) struct $name(pub(crate) i64);
 
@@ -128,7 +127,7 @@ fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// How long an interval is that is not negative, with days of 24 hours and months of 30 days.
+/// How long an interval is, with days of 24 hours and months of 30 days. A negative one is 0 long.
 pub(crate) fn length(interval: Interval) -> Duration {
     Duration::from_micros(u64::try_from(interval.as_micros().max(0)).unwrap_or(u64::MAX))
 }

@@ -2,9 +2,9 @@
 //! rights.
 //!
 //! A background process connects as the first superuser, since it has to be there for all who use the queue, and a role that
-//! may not log in could not be connected as. What belongs to the extension may belong to a role that is none. So nothing
-//! of the extension is touched before the process has become its owner, for a security-restricted operation: whatever
-//! code it meets there it runs with that role's rights, and that code cannot get the session's back.
+//! may not log in could not be connected as. What belongs to the extension may belong to a role that is none. So before the
+//! process has become its owner, for a security-restricted operation, it only locks the extension and reads its row in the
+//! catalog: whatever code it meets later it runs with that role's rights, and that code cannot get the session's back.
 
 use std::ffi::c_int;
 

@@ -1,13 +1,13 @@
 //! Whether this library and the schema of the database belong together.
 //!
-//! A session keeps the library that it has loaded, the server the one that is preloaded; the schema is that of the last
-//! `ALTER EXTENSION … UPDATE`. So either may be older than the other. The library knows columns by their places: it would
-//! read and write beside them, or fail with an internal error in the middle of something.
+//! A session keeps the library that it has loaded, the server the one that is preloaded; the schema is that of CREATE
+//! EXTENSION or of the last `ALTER EXTENSION … UPDATE`. So either may be older than the other. The library knows columns by
+//! their places: it could read and write beside them, or fail with an internal error in the middle of something.
 //!
 //! So the schema has a number, in the name of a type (see `sql/schema.sql`), and the library says which numbers it can
-//! work with. A name costs nothing to look at: the system cache has it, and tells when a name has changed; as long as none
-//! has, a check is a comparison of two numbers in memory. It is made where tables are opened, behind the lock as well,
-//! and before and after statements: an update that comes in between makes the call fail, and nothing of it stays.
+//! work with. The system cache has names, and tells when one may have changed; as long as none has, a check is a comparison
+//! of two numbers in memory. It is made where tables are opened, behind the lock as well, and before and after statements:
+//! an update that comes in between makes the call fail, and nothing of it stays.
 
 use std::ffi::{CStr, CString, c_int};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ const NEWEST: u32 = 1;
 /// As of which change of the catalog they fit; 0: never asked.
 static FITS: AtomicU64 = AtomicU64::new(0);
 
-/// Ends the call unless the schema is one that this library can work with.
+/// Ends the call if the schema is there and is not one that this library can work with.
 pub(super) fn check() {
     let as_of = NAMES.version();
     // This backend has one thread.

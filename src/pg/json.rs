@@ -24,7 +24,7 @@ impl FromDatum for JsonText {
             pg_sys::pfree(text.cast());
             match owned {
                 Ok(owned) => Some(JsonText(owned)),
-                // The extension is only installed where texts are UTF-8; what is stored is never changed in silence.
+                // CREATE EXTENSION refuses other encodings. A reading that replaces bytes would change a value in silence.
                 Err(_) => pgrx::error!("a jsonb value is not UTF-8"),
             }
         }
@@ -44,8 +44,8 @@ impl IntoDatum for JsonText {
 }
 
 impl JsonText {
-    /// The text of an argument that the SQL surface declares as jsonb. JSON null is as NULL: many drivers cannot say the one
-    /// without the other, and in documents it means absent, too.
+    /// The text of an argument that the SQL surface declares as jsonb. JSON null is as NULL: some drivers cannot say the one
+    /// without the other.
     pub(crate) fn from_argument(argument: AnyElement) -> Option<Self> {
         if argument.oid() != pg_sys::JSONBOID {
             pgrx::error!("an argument has type {:?} and not jsonb", argument.oid());

@@ -6,12 +6,12 @@ use pgrx::pg_sys;
 
 use super::statement::{Prepared, planned};
 
-/// The text of each statement that this backend has planned, and its plan as Postgres writes down nodes.
+/// The text of each statement of which this backend keeps a plan, and that plan as Postgres writes down nodes.
 pub(crate) fn plans() -> Vec<(String, String)> {
     planned().iter().map(|statement| (text(statement), plan(statement))).collect()
 }
 
-/// The text of each statement of which a plan was made for one execution only.
+/// The text of each of these statements of which a plan was made for one execution only.
 pub(crate) fn planned_for_one_call() -> Vec<String> {
     let for_one_call = |statement: &&&'static Prepared| {
         // SAFETY: a field of what stays as long as the plan is read.

@@ -1,10 +1,10 @@
-//! Sleeping until another backend's commit, without NOTIFY, polling or shared memory of our own.
+//! Sleeping until another backend's commit, without NOTIFY and without shared memory of our own.
 //!
 //! A waiting call takes a *share* lock on a tag that stands for what it waits for, and sleeps on its latch.
-//! No lock that conflicts is ever taken: a committing backend only asks the lock manager which backends would
-//! conflict with an exclusive one (`GetLockConflicts`) and sets their latches. The order *register, reset the
-//! latch, look, sleep* loses no wake-up: the look sees a commit before it, and a commit after it finds the
-//! registration.
+//! No call of this library takes a lock that conflicts: a committing backend only asks the lock manager which backends
+//! would conflict with an exclusive one (`GetLockConflicts`) and sets their latches. The order *register, reset the
+//! latch, look, sleep* loses no wake-up of a commit that has a callback here: the look sees such a commit before it, and
+//! one after it finds the registration. (For others see [`has_silent_commits`](super::session::has_silent_commits).)
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -79,8 +79,8 @@ pub(crate) fn is_set() -> bool {
     is_latch_set(unsafe { pg_sys::MyLatch })
 }
 
-/// Sleeps until a wake-up or the end of the time; tells which it was (`true`: a wake-up). Cancel, terminate,
-/// statement_timeout, shutdown and a client that has gone end the sleep with an error.
+/// Sleeps until a wake-up or the end of the time; tells which it was (`true`: a wake-up). An interrupt of the server's, as
+/// a cancel, a termination or statement_timeout, ends the sleep with its error.
 pub(crate) fn sleep(time: Duration, why: Sleep) -> bool {
     let shown = why.event();
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
@@ -109,10 +109,10 @@ unsafe extern "C-unwind" {
     fn BackendIdGetProc(backend_id: std::ffi::c_int) -> *mut pg_sys::PGPROC;
 }
 
-/// Raises an error if the client has vanished, so that no grant is made to a client that is not there. It resets
+/// Raises an error if the server sees that the client has gone, so that no grant is made to such a client. It resets
 /// the latch if that is set (`pq_check_connection` does, to see what the socket has), so it must not be called
 /// between a look and the sleep after it. (With `client_connection_check_interval` the server makes the same
-/// check itself every so many seconds. If that check falls between look and sleep, and a wake-up before it, the
+/// check itself at that interval. If that check falls between look and sleep, and a wake-up before it, the
 /// wake-up is lost; the next regular look makes up for it.)
 pub(crate) fn check_client() {
     // SAFETY: MyProcPort is set in client backends only, and the check is made only there. An error of it is caught where
@@ -149,16 +149,16 @@ impl HowMany {
     }
 }
 
-/// Wakes so many of the backends that are registered under the channel, those first that fell asleep last: what they
-/// need is still in the processor's caches, and what they know of the queue is the most recent. Returns how many.
+/// Wakes so many of the backends that are registered under the channel, those first that have registered last: what they
+/// need is the likeliest to be in the processor's caches still. Returns how many.
 ///
 /// Called after a commit: nothing in here raises an error short of running out of memory.
 ///
-/// A backend whose latch is set is skipped: it has been woken already. Either it has still to reset its latch,
-/// and looks after that; or it has looked, and hands on a wake-up that it finds when it has given up its
+/// Where not all are woken, a backend whose latch is set is skipped: it has been woken already. Either it has still to
+/// reset its latch, and looks after that; or it has looked, and hands on a wake-up that it finds when it has given up its
 /// registration. A backend that is being woken may be about to leave: it may have read the state of its latch
 /// between our list and our wake-up. So the list is made again. A backend that is still in it will find its
-/// latch set; for each one that is not in it any more another is woken.
+/// latch set; for each one that is not in it any more another is woken, if there is another.
 pub(crate) fn wake(channel: Channel, how_many: HowMany) -> usize {
     wake_among(how_many, || {
         let mut holders = holders(channel);

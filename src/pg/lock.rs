@@ -1,4 +1,4 @@
-//! Locks on a thing that has a name but need not have a row, held until the end of the transaction.
+//! Locks on a thing that has a name but need not have a row, held until the end of the transaction unless given up before.
 
 use pgrx::pg_sys;
 
@@ -33,8 +33,8 @@ impl Mode {
     }
 }
 
-/// What is locked: a number made of a name. Two names that get the same number share a lock, which only makes one
-/// of them busy at times when it need not be.
+/// What is locked: a number made of a name. Two names that get the same number share a lock: one of them is busy, or is
+/// waited for, at times when it need not be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key(u64);
 
@@ -95,7 +95,7 @@ pub(crate) fn try_lock_if_room(key: Key, mode: Mode) -> bool {
     result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }
 
-/// Whether the server has room for one more lock. If not, [`try_lock_if_room`] says no, whether the lock is held or free.
+/// Whether the server has room for one more lock. If not, [`try_lock_if_room`] may say no although the lock is free.
 pub(crate) fn has_room() -> bool {
     // SAFETY: reads a variable.
     let backend = unsafe { pg_sys::MyProcPid };

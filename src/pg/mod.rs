@@ -1,7 +1,6 @@
-//! The only place that touches Postgres' internals: each file wraps one of them in a small safe
-//! interface and says why that is sound. Nothing here knows what a task is.
+//! What touches Postgres' internals, and has all unsafe code: each file has a small interface, and says why that is sound.
 
-// The only place where it is allowed (see lib.rs).
+// Denied elsewhere (see lib.rs), except to the macros of this folder where they are used.
 #![allow(unsafe_code)]
 
 pub(crate) mod arg;

@@ -1,4 +1,4 @@
-//! Planner settings for the making of one plan.
+//! Planner settings for the making, and for the choice, of one plan.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -10,11 +10,11 @@ use pgrx::{PgList, pg_guard, pg_sys};
 /// What the planner may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Settings {
-    /// Index scans and nested loops only, as for tables that are large: the one sensible plan for a statement that looks up
-    /// few rows, and right at any size of the tables.
+    /// Index scans and nested loops wherever these will do, as for tables that are large: for a statement that looks up few
+    /// rows, and whose plan is kept while the tables grow.
     Lookups,
-    /// Everything, whatever the session has switched off: for a statement that may read whole tables, planned when their
-    /// sizes are known.
+    /// All of [`EVERYTHING`], whatever the session has switched off: for a statement that may read whole tables, planned when
+    /// their sizes are known.
     Everything,
 }
 
@@ -124,10 +124,10 @@ impl Drop for Sizes {
     }
 }
 
-/// Who was asked for the sizes of tables before us, and is first.
+/// The hook that was there before ours, which is called first.
 static BEFORE_US: OnceLock<pg_sys::get_relation_info_hook_type> = OnceLock::new();
 
-/// Has the planner ask for the sizes of tables.
+/// Has the planner ask us for the sizes of tables.
 pub(crate) fn init() {
     // SAFETY: a setting of this process, which has one thread; it is called once, as the library is loaded.
     unsafe {

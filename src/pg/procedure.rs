@@ -61,7 +61,7 @@ impl Call {
     }
 
     /// Ends the caller's transaction and begins a new one, which holds no snapshot: what it was called in
-    /// is committed. Refuses inside a transaction block, where that cannot be.
+    /// is committed. Refuses where a procedure may not commit, as inside a transaction block.
     pub(crate) fn leave_transaction(&self, what: &str) {
         // SAFETY: a CALL passes a CallContext; anything else means that we cannot commit.
         let atomic = unsafe {
@@ -87,9 +87,8 @@ impl Call {
         }
     }
 
-    /// Leaves the caller in a transaction with the settings that the caller has made. To be called last, and only
-    /// after [`Call::leave_transaction`]: the transaction that began there has another isolation level, and has
-    /// taken snapshots at that level.
+    /// Leaves the caller in a transaction of the isolation level that its settings say. To be called last, and only after
+    /// [`Call::leave_transaction`]: the transaction that began there may have another level, and has taken snapshots at it.
     pub(crate) fn leave_as_found(&self) {
         // SAFETY: two variables are read. The context is not atomic, or the call would have been refused.
         unsafe {

@@ -61,8 +61,8 @@ pub(crate) struct Started(DynamicBackgroundWorker);
 /// Starts a worker for a database; `None` if the server has no room for another (`max_worker_processes`). The process hears
 /// of its beginning and its end by its latch, if that is wanted.
 ///
-/// Nothing of this session goes with it but the number of the database, and a word, the name of a [segment](super::segment): no
-/// setting and no rights.
+/// It gets the number of the database and a word, the name of a [segment](super::segment), and no setting and no rights of this
+/// session.
 pub(crate) fn start_worker(
     kind: &str,
     function: &str,
@@ -131,8 +131,8 @@ fn is_worked_in() -> bool {
     }
 }
 
-/// Sets the latches of the background processes of this database, whatever they are: one that is woken for nothing sleeps
-/// again. (A process outside of a transaction is not to be found by a lock, as [`super::latch`] does it.)
+/// Sets the latches of the other background processes of this database, whatever they are: one that is woken for nothing
+/// sleeps again. (A process outside of a transaction is not to be found by a lock, as [`super::latch`] does it.)
 pub(crate) fn wake_workers() {
     // SAFETY: the array of all processes is in shared memory and stays there, as do their latches; two fields of each are read
     // that others may write. One that has ended by now has a latch that no process waits for.
@@ -191,8 +191,8 @@ pub(crate) fn connect(database: Option<pg_sys::Oid>) {
 }
 
 /// Makes this process run as the user that it has connected as, the first superuser, whatever role is set for the
-/// database or for that user. It also gets settings of its own: what is set for the database or for the user is not meant
-/// for this session, and roles that are no superusers may set it.
+/// database or for that user. It also gets [`OWN_SETTINGS`]: what is set of these for the database or for the user is not
+/// meant for this session, and roles that are no superusers may set it.
 pub(crate) fn begin_session() {
     // SAFETY: that user is the one that the process was authenticated as, so that nothing has to be looked up.
     unsafe {
@@ -380,8 +380,8 @@ pub(crate) fn databases() -> Vec<pg_sys::Oid> {
     databases
 }
 
-/// Runs `work` when the process ends, however it ends. Asked again, it runs that instead. It may touch shared memory,
-/// and raises no error: the process is beyond any transaction.
+/// Runs `work` when the process exits (a crash and SIGKILL are no such end). Asked again, it runs that instead. It may touch
+/// shared memory, and raises no error: the process is beyond any transaction.
 pub(crate) fn at_exit(work: fn()) {
     thread_local! {
         static WORK: Cell<Option<fn()>> = const { Cell::new(None) };

@@ -1,7 +1,7 @@
 //! Functions of the server's that raise nothing, called as they are.
 //!
 //! pgrx calls each function behind a guard, which turns an error into a panic. Setting it up takes longer than these
-//! functions do, and a call that claims or returns a task makes some two hundred such calls.
+//! functions do, and a call that claims or returns a task calls them many times.
 
 use pgrx::pg_sys;
 

@@ -7,9 +7,9 @@ use pgrx::pg_sys;
 pub(crate) enum Fate {
     /// No transaction has changed or deleted it. (One that has only locked the row may be about to.)
     Untouched,
-    /// A transaction that is still open has, or this one.
+    /// Another transaction that is still open has.
     Touched,
-    /// It was never there, or a committed transaction has changed or deleted it.
+    /// It was never there, or was rolled back; or this transaction or a committed one has changed or deleted it.
     Gone,
 }
 
@@ -45,8 +45,8 @@ pub(super) unsafe fn fate(relation: pg_sys::Relation, row: pg_sys::ItemPointerDa
     }
 }
 
-/// Whether a transaction waits for this version of a row to delete it or to lock it FOR UPDATE. Asks the lock manager
-/// only: a transaction that waits for the holders of a row has a lock on it there, so that others queue behind it.
+/// Whether the first transaction that waits for the holders of this version of a row would delete it, change a key of it or
+/// lock it FOR UPDATE. Asks the lock manager only: that transaction has a lock on the row there, so that others queue behind it.
 pub(crate) fn is_awaited(table: pg_sys::Oid, row: pg_sys::ItemPointerData) -> bool {
     // SAFETY: reads a variable. `GetLockConflicts` fills an array that it allocates, of which nothing is read here. Any
     // tag may be asked for. It raises an error only without memory.

@@ -1,8 +1,7 @@
 //! Results of set-returning functions, handed over all at once.
 //!
 //! pgrx's iterators are called for one row at a time, and with each call Postgres applies the `SET` clauses and the
-//! owner's rights of the function anew: for a hundred thousand rows that costs more than the rest of the function.
-//! A tuplestore is filled in one call ("materialize mode").
+//! owner's rights of the function anew. A tuplestore is filled in one call ("materialize mode").
 
 use pgrx::callconv::{BoxRet, FcInfo};
 use pgrx::datum::Datum;
@@ -96,7 +95,7 @@ unsafe impl<T: Columns> BoxRet for Rows<T> {
                 expected == given || pg_sys::getBaseType(expected) == given
             };
             let columns = (*descriptor).natts as usize;
-            // One row's worth of memory at a time: bodies may be large.
+            // One row's worth of datums at a time: bodies may be large.
             let mut of_row = PgMemoryContexts::new("taskq row");
             for row in self.0 {
                 let row = of_row.switch_to(|_| row.datums());

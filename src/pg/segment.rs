@@ -1,4 +1,4 @@
-//! Bytes for another process: a segment of shared memory that lasts as long as the call that has made it.
+//! Bytes for another process: a segment of shared memory, which the call that has made it gives up when it drops it.
 
 use pgrx::bgworkers::BackgroundWorker;
 use pgrx::pg_sys;

@@ -8,8 +8,8 @@ use super::named::Named;
 ///
 /// Read as `nextval` reads it: behind the lock on the page. While `nextval` writes its WAL record the row has a value that is up
 /// to 32 ahead, and then again what was taken. A query has let go of the page when it takes the row apart, and may see the value
-/// that is ahead. The relation is locked as by a reader, and only as long as the subtransaction lasts. (The locks that Postgres'
-/// own functions take stay until the transaction ends, and a call that sleeps must not keep them.)
+/// that is ahead. The relation is locked as by a reader, and a rollback of the subtransaction gives that up. (The lock that
+/// `nextval` takes stays until the transaction ends, and a call that sleeps must not keep it.)
 pub(crate) fn last_value(sequence: &Named) -> i64 {
     // SAFETY: the sequence is opened and closed here, and so is its page, behind a lock that a writer of the page has
     // exclusively; nothing in between raises an error. Every sequence has one page with one row, a

@@ -46,14 +46,14 @@ pub(crate) fn assign_transaction_id() {
     }
 }
 
-/// Whether this transaction has an id: it has changed something, or is about to.
+/// Whether this transaction has an id, as each has that has changed something.
 pub(crate) fn has_transaction_id() -> bool {
     // SAFETY: reads a variable.
     unsafe { pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
 }
 
-/// Whether the innermost subtransaction, or the transaction if there is none, has an id: it has changed something, or a part of
-/// it has. Still true while it is being rolled back, until other backends see it as rolled back.
+/// Whether the innermost subtransaction, or the transaction if there is none, has an id, as each has that has changed something
+/// or a part of which has. Still true while it is being rolled back, until other backends see it as rolled back.
 pub(crate) fn has_part_an_id() -> bool {
     // SAFETY: reads a variable.
     unsafe { pg_sys::GetCurrentTransactionIdIfAny() != pg_sys::InvalidTransactionId }
@@ -84,10 +84,11 @@ pub(crate) fn with_epoch(xid: pg_sys::TransactionId) -> u64 {
     next - u64::from((next as u32).wrapping_sub(xid.into_inner()))
 }
 
-/// How many ids of its own a transaction looks through.
+/// How many ids [`first_not_own`] looks through at most.
 const MOST_OWN: u64 = 10_000;
 
-/// The first id from this one on that is neither the own transaction's nor that of a part of it.
+/// The first id from this one on that is neither the own transaction's nor that of a part of it; or the one behind those that
+/// it looks through.
 pub(crate) fn first_not_own(from: u64) -> u64 {
     let until = next_transaction_id().min(from + MOST_OWN);
     // SAFETY: compares an id with those of this transaction. The lower half of one with its epoch is the id.
@@ -103,8 +104,7 @@ pub(crate) fn is_own(xid: i64) -> bool {
     u32::try_from(xid).is_ok_and(|xid| unsafe { pg_sys::TransactionIdIsCurrentTransactionId(xid.into()) })
 }
 
-/// Whether each statement of this transaction sees what was committed before it, and passes over rows that
-/// others have changed meanwhile.
+/// Whether each statement of this transaction sees what was committed before it.
 pub(crate) fn is_read_committed() -> bool {
     // SAFETY: reads a variable.
     unsafe { pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ as i32 }
@@ -154,7 +154,7 @@ pub(crate) fn max_locks_per_transaction() -> usize {
 }
 
 /// The transaction id that will be assigned next, if no transaction that has one is under way. If a later call finds
-/// the same id to be next, nothing has been changed in between, in the whole cluster.
+/// the same id to be next, no change has been committed in between, in the whole cluster.
 ///
 /// To be called before a statement: the snapshot that is taken here holds vacuum back until the next one goes.
 pub(crate) fn next_transaction_id_if_quiet() -> Option<u64> {
@@ -180,7 +180,7 @@ pub(crate) fn nap(time: std::time::Duration) {
     unsafe { pg_sys::pg_usleep(time.as_micros() as std::ffi::c_long) };
 }
 
-/// How many random numbers are asked for at once: asking takes as long for one as for some dozens.
+/// How many random numbers are asked for at once: asking takes about as long for one as for some dozens.
 const RANDOM: usize = 32;
 
 thread_local! {
@@ -188,7 +188,7 @@ thread_local! {
     static RANDOM_LEFT: RefCell<Vec<[u8; 8]>> = const { RefCell::new(Vec::new()) };
 }
 
-/// 62 bits from the operating system's generator, never 0.
+/// 62 bits from the server's strong generator, never 0.
 pub(crate) fn random_62_bits() -> i64 {
     let bytes = RANDOM_LEFT.with_borrow_mut(Vec::pop).unwrap_or_else(|| {
         let mut more = [[0u8; 8]; RANDOM];

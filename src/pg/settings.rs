@@ -1,4 +1,4 @@
-//! Settings whose values are texts that must be well-formed.
+//! Settings whose values are checked: texts that must be well-formed, and numbers that may not be 0.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 

@@ -12,11 +12,11 @@ use super::block;
 use super::session::{is_read_committed, transaction_began};
 
 /// How many of the subtransactions that a call could do without ([`may_nest`]) one transaction begins at most: with more
-/// than 64 ids of subtransactions a backend's list of them overflows, and every snapshot taken anywhere has to look them up on
-/// disk. Those that a call cannot do without come on top, one or a few a call.
+/// than 64 ids of subtransactions a backend's list of them overflows, and other sessions have to look them up in `pg_subtrans`.
+/// Those that a call cannot do without come on top.
 const MOST_NESTED: u32 = 32;
 
-/// Whether this transaction has begun few enough subtransactions for one more; counts that one.
+/// Whether this transaction has begun few enough of such subtransactions for one more; counts that one.
 ///
 /// Not below a savepoint of the caller. A transaction that waits for a subtransaction which ends well goes on to
 /// wait for the whole transaction above. If a savepoint above is then rolled back, the row is free, but the waiter
@@ -28,7 +28,7 @@ pub(crate) fn may_nest() -> bool {
     level == 1 && has_room_for_one()
 }
 
-/// Whether this transaction has begun few enough subtransactions for one more, at whatever level; counts that one.
+/// Whether this transaction has begun few enough of such subtransactions for one more, at whatever level; counts that one.
 pub(crate) fn has_room_for_one() -> bool {
     thread_local! {
         /// When the transaction began, which tells it from others well enough for a count, and the count.
@@ -90,7 +90,7 @@ pub(crate) fn undoable<T, E>(work: impl FnOnce() -> Result<T, E>) -> Option<Resu
 /// What another transaction has, and this one was to wait for, cannot be had: it waits for this one.
 pub(crate) struct Deadlocked;
 
-/// Runs `work`, which is undone whatever error comes out of it ([`undoable`]), and makes an answer of that of a deadlock.
+/// Runs `work`, which undoes itself before an error comes out of it ([`undoable`]), and makes an answer of that of a deadlock.
 pub(crate) fn unless_deadlocked<T>(work: impl FnOnce() -> T) -> Result<T, Deadlocked> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => Ok(done),
@@ -112,7 +112,7 @@ pub(crate) fn all_or_nothing<T, E>(work: impl FnOnce() -> Result<T, E>) -> Resul
 }
 
 /// Reads something, and gives up at once the locks on tables that reading takes. A transaction keeps them to its end
-/// otherwise. A command that needs the table exclusively would wait for it, and so would every session that comes
+/// otherwise. A command that needs the table exclusively would wait for it, and so would each session that needs the table
 /// after that command.
 pub(crate) fn keeping_no_locks<T>(read: impl FnOnce() -> T) -> T {
     match all_or_nothing(|| Err::<Infallible, T>(read())) {

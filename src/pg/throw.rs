@@ -17,7 +17,7 @@ pub(crate) fn serialization_failure() -> ! {
     throw("40001", "could not serialize access due to concurrent update", "", "")
 }
 
-/// Tells the client something, at once, and goes on.
+/// Sends the client a notice, unless its `client_min_messages` leaves these out, and goes on.
 pub(crate) fn notice(message: &str, detail: &str, hint: &str) {
     report(pg_sys::NOTICE, "00000", message, detail, hint);
 }

@@ -17,9 +17,9 @@ pub(crate) enum Before {
 /// How a transaction ended. What others see of it is decided by then; its locks go a moment later, see [`Listener`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Committed, and visible to every session.
+    /// Committed, and visible to each snapshot that is taken from now on.
     Commit,
-    /// Rolled back: others see what it had locked as free.
+    /// Rolled back: others see the rows that it had locked as free.
     Abort,
     /// Prepared: its fate is decided elsewhere.
     Prepare,
@@ -68,11 +68,11 @@ impl<T> Levels<T> {
 pub(crate) struct Listener {
     /// The transaction is about to end well. It is whole as yet: statements may run, and an error rolls it back.
     pub(crate) before: fn(Before),
-    /// The (sub)transaction is over: what it changed is visible to every session, or gone. This and what follows may
-    /// not raise an error: by then there is nothing that could be rolled back.
+    /// The (sub)transaction is over, see [`End`]. This and what follows may not raise an error: by then there is nothing
+    /// that could be rolled back.
     pub(crate) ended: fn(End),
-    /// Some locks were just released; the locks of every end that [`Listener::ended`] was called for are among them.
-    /// Called often, so a listener that has nothing to do should return fast.
+    /// Some locks were just released; those of each commit and rollback that [`Listener::ended`] was called for are among
+    /// them. Called often, so a listener that has nothing to do should return fast.
     ///
     /// Postgres calls [`Listener::ended`] first, and releases the locks of its lock manager after that. (Locks on rows
     /// are not among these; they go with the transaction's id.) A backend that was woken in between would still find
@@ -153,8 +153,8 @@ fn without_errors(tell: impl FnOnce()) {
 }
 
 /// The order is that of xact.c, for whole transactions and subtransactions alike: the event, then one phase after the
-/// other over the owner of the (sub)transaction and those within it. So the first call for the last phase after an
-/// event comes when all locks are released.
+/// other over the owner of the (sub)transaction and those within it. So the first call for the last phase after a commit or
+/// a rollback comes when all locks of that are released.
 #[pg_guard]
 extern "C-unwind" fn on_release(
     phase: pg_sys::ResourceReleasePhase::Type,

@@ -12,7 +12,7 @@ static mut BEFORE: pg_sys::ProcessUtility_hook_type = None;
 static mut VACATE: Option<fn(pg_sys::Oid)> = None;
 
 /// Has `vacate` called before DROP, ALTER … RENAME and ALTER … TABLESPACE of a database, and before CREATE
-/// DATABASE makes a copy of one, if the user owns it.
+/// DATABASE makes a copy of one that it names as its TEMPLATE, if the user owns it.
 pub(crate) fn before_exclusive_commands(vacate: fn(pg_sys::Oid)) {
     // SAFETY: set by the postmaster while it loads the library, before it starts anything.
     unsafe {

@@ -1,5 +1,6 @@
-//! The rules of the house, held by tests: who may use whom (inside a folder: [`inside`]), where a table is written to,
-//! what has a doc line ([`documented`]), and what a session may remember ([`variables`]).
+//! Rules of the house, held by tests: which module may use which (inside a folder: [`inside`]), where functions of SQL and
+//! what writes to a table stand, how hooks are called, what has a doc line ([`documented`]), and what a session may remember
+//! ([`variables`]).
 //!
 //! They read the source. What they find wrong they name by file and line; and they count what they have looked at, so
 //! that a search that finds nothing any more fails as well.
@@ -12,8 +13,8 @@ mod variables;
 
 use source::{code, files};
 
-/// The modules from the bottom up: each may use those before it, and nothing else. docs/architecture.md has the same
-/// table with what lives where.
+/// The modules from the bottom up: each may use those before it, and but for [`ALLOWED`] none behind it. docs/architecture.md
+/// has them with what lives where.
 const FLOORS: [&str; 31] = [
     "pg",
     "memory",

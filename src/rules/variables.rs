@@ -1,4 +1,5 @@
-//! What a session remembers is in one variable (`src/memory`). The others are listed here, each with what it is instead.
+//! What a session believes of the queue is in one variable (`src/memory`). The others that are declared with `thread_local!`
+//! are listed here, each with what it is instead.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ use super::source::{code, files};
 enum Kind {
     /// All that the session believes of the queue.
     Memory,
-    /// What the transaction or the call under way has done so far. Its end ends it.
+    /// What the transaction or the call under way has done so far. Its end ends it, or the first use in the next one does.
     UnderWay,
     /// By it something is done now and then, or goes on where it was. Whatever it says is right.
     Cadence,

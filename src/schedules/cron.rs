@@ -3,7 +3,7 @@
 //! [`Fields`] has what an expression says, and finds the times that a wall clock shows; zones are those of `chrono-tz`, and
 //! [`zone`] tells when such a time is. When the clock goes back, a job at fixed hours runs once for each of its times, at the first
 //! occurrence. When it goes forward, all its times in the gap are one run right after it. One with a wildcard for the hour
-//! goes by real time: it runs whenever the clock shows one of its times. (The rules of Vixie cron, but for that one run.)
+//! goes by real time: it runs whenever the clock shows one of its times.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::pg::clock::Time;
 /// 2000-01-01, Postgres' epoch, in microseconds of the Unix epoch.
 const POSTGRES_EPOCH: i64 = 946_684_800_000_000;
 
-/// A cron expression in a time zone. Two are equal if they have the same times, however they are written.
+/// A cron expression in a time zone. Two are equal if their fields and zones mean the same, however they are written.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Calendar {
     fields: Fields,
@@ -37,7 +37,7 @@ impl Calendar {
         self.zone.name()
     }
 
-    /// The first time after the given one; `None` if there is no other.
+    /// The first time after the given one; `None` if none is found in some fifty years.
     pub(crate) fn after(&self, time: Time) -> Option<Time> {
         // Times of a cron expression are whole seconds.
         let time = time.0.checked_add(POSTGRES_EPOCH)?.div_euclid(1_000_000);

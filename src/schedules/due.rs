@@ -48,7 +48,7 @@ impl Due {
     }
 }
 
-/// Those from a time and name on; or the one of a name. A schedule that another transaction has
+/// Those behind a time and name, or of these the one of a name. A schedule that another transaction has
 /// locked is passed over.
 pub(super) static DUE: Statement<(Time, i32, Time, &str, &str), Due> = Statement::new(
     c"SELECT s.name, COALESCE(f.cron, s.cron), COALESCE(f.timezone, s.timezone), COALESCE(f.task, s.task),

@@ -266,7 +266,7 @@ fn is_free(task_no: TaskNo) -> bool {
     free == 1
 }
 
-/// Rows of the previous run that no other transaction has locked.
+/// Live rows of a task that no other transaction has locked: they are locked now.
 static FREE: Statement<TaskNo, (i32, Option<i32>)> = Statement::new(
     c"WITH r AS MATERIALIZED (SELECT r.action_no, r.grantable FROM taskq.run r
                                WHERE r.task_no = $1 FOR UPDATE SKIP LOCKED),

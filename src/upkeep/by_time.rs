@@ -1,7 +1,7 @@
 //! What is due by time and belongs to no worker's claim: timers complete, suspensions end, and tasks expire.
 //!
-//! Where each kind stands is in [`store::by_time`](crate::store::by_time). Nothing here waits: a row that another transaction has locked
-//! is passed over, and found again by the next look.
+//! Where each kind stands is in [`store::by_time`](crate::store::by_time). No task is waited for: one whose row another transaction has
+//! locked is passed over, and found again by a later look.
 
 use std::collections::HashMap;
 
@@ -22,10 +22,10 @@ use crate::store::{contradiction, expiry};
 /// How many rows of `expiry` one step looks at for some that are free.
 const MOST: i32 = 10_000;
 
-/// How often those that cannot be locked are skipped, before all are left alone.
+/// How often those that were granted meanwhile are left out, before all are left alone.
 const ROUNDS: usize = 3;
 
-/// Does up to `bound` of each kind, from a time on for each. `hostage`: in a transaction that may stay open.
+/// Does up to `bound` of each kind; of what expires, from the first of the times on. `hostage`: in a transaction that may stay open.
 ///
 /// What expires comes first: a claim that follows must not come to it. (It asks itself as well, since a step is bounded: see
 /// [`expiry::is_over`].)

@@ -1,4 +1,4 @@
-//! Tasks whose time has come move from `scheduled` to the end of their priority in `run`.
+//! Tasks whose time has come move from `scheduled` to the end of their priority in `run`; timers complete.
 
 use std::cell::RefCell;
 

@@ -1,8 +1,8 @@
 //! What time makes necessary, done in small bounded steps by calls that claim tasks, by the background worker, and by
-//! `taskq.maintain()` for quiet times: elapsed leases, due tasks, deferred signals, retention.
+//! `taskq.maintain()` for quiet times. The kinds of it are in [`steps::KINDS`].
 //!
-//! Everything here takes its rows with SKIP LOCKED and waits for no other transaction; only inserting the run of a schedule may wait
-//! for a lock, for 10 ms. Inside a caller's transaction block, function or larger statement the steps are as small as the claim
+//! Rows of tasks are locked with SKIP LOCKED. Inserting the run of a schedule may wait for a lock, but not for long. Inside a
+//! caller's transaction block, function or larger statement the steps are as small as the claim
 //! itself, since what they touch is hostage to that transaction. A call that waits does none of it before it ends, but for making
 //! due tasks ready that it may be granted: it has what is due done by a process that commits (`background::call_if`).
 

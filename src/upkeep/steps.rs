@@ -1,4 +1,4 @@
-//! Upkeep for quiet times, when no worker claims tasks: step by step, each kind by itself.
+//! Upkeep by the background worker and by `taskq.maintain()`: step by step, each kind by itself.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub(crate) fn step(kind: &str, patience: Duration, now: Time) -> Result<Step> {
         }
         _ => {
             let (done, more) = tally::fold_some(STEP, now);
-            // There is always something to seal, so it does not count as done.
+            // Sooner or later there is something to seal in any queue that works, so it does not count as done.
             let unsealed = seal::step(patience);
             Step { done, more: more || unsealed }
         }
@@ -76,8 +76,8 @@ static NEXT_OF_ALL: Statement<(Time, Time), Option<Time>> = Statement::new(
                    CASE WHEN EXISTS (SELECT FROM taskq.signal) THEN $1 END)",
 );
 
-/// When something will be due, retention aside, if nothing is committed until then. Of deadlines, only those before
-/// the worker looks anyway: further on there may be many dead entries, of tasks that came back in time.
+/// When something will be due if nothing is committed until then; retention, entries held back and tallies aside. Of deadlines,
+/// only those before the worker looks anyway: further on there may be many dead entries, of tasks that came back in time.
 pub(crate) fn next(now: Time) -> Option<Time> {
     let latest = now + guc::maintenance_interval();
     let due: Option<Time> = NEXT_OF_ALL.first((now, latest)).flatten();

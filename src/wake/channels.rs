@@ -57,7 +57,7 @@ pub(crate) fn is_waited_for(action_no: i32) -> bool {
     latch::is_used(ready_channel(action_no)) || latch::is_used(ANY_READY_CHANNEL)
 }
 
-/// Who sleeps no longer than that needs no wake-up for what is due later.
+/// A call that sleeps no longer than that needs no wake-up for what is due later.
 pub(crate) const SOON: Duration = Duration::from_secs(1);
 
 /// How long a waiter sleeps at most before it looks again by itself. Needed where no commit callback runs: for

@@ -2,8 +2,8 @@
 //!
 //! A call that is granted as many tasks as it may have does not need what time has made necessary: it leaves that to the
 //! others, and to itself a moment later. So such a call looks for it only every ten milliseconds. A call that is granted less
-//! looks always: nothing that is due stays hidden from who asks for it. What can be late, and by so much, is a due task
-//! of a higher priority than those that are ready.
+//! looks in any case. What can be late by so much is a due task of a higher priority than those that are ready, and what is
+//! due for others.
 
 use std::time::Duration;
 

@@ -33,8 +33,8 @@ pub(super) fn remove(channel: Channel) -> bool {
     there
 }
 
-/// An error has ended a waiting call that began in a subtransaction of this level or a deeper one: cancelled, timed
-/// out, terminated. It may have been woken for work just then, and it may have been the one to know what is due.
+/// A waiting call that began in a subtransaction of this level or a deeper one is over. Where an error has ended it, it has not
+/// given up its registrations: it may have been woken for work just then, and may have been the one to know what is due.
 pub(super) fn give_up(level: i32) {
     let mut channels: Vec<Channel> = Vec::new();
     REGISTERED.with_borrow_mut(|registered| {

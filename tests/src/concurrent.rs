@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::session::Session;
 
-/// How long a condition may take; far longer than it ever does.
+/// How long a condition may take; far longer than it should.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A call under way on a connection of its own.

@@ -13,7 +13,8 @@ use crate::session::Session;
 /// No test means to wait longer than this for one statement; a hang then fails with a name instead of stalling.
 const STATEMENT_TIMEOUT: &str = "120s";
 
-/// Sleeping calls do not look by themselves within a test: a call that is not woken sleeps on, and the test sees that.
+/// Sleeping calls look by themselves as late as they may (see `sleeper`): a call that is not woken sleeps on, and the test sees
+/// that.
 const NO_LOOKS: &str = "30s";
 
 /// A database with the extension in it, dropped when this value goes.
@@ -30,7 +31,7 @@ impl Db {
             thread::current().name().unwrap_or("main").replace("::", "_").chars().take(40).collect();
         let name = format!("t_{test}_{}_{}", COUNTER.fetch_add(1, Ordering::Relaxed), process::id());
         let template = template();
-        // Copied as files: two thirds of what it costs by way of the log, measured where nothing is synced.
+        // Copied as files, which costs less than by way of the log where nothing is synced.
         admin(&format!("CREATE DATABASE \"{name}\" TEMPLATE \"{template}\" STRATEGY file_copy"));
         Db { name }
     }
@@ -94,7 +95,7 @@ pub fn let_databases_stay() {
 }
 
 impl Drop for Db {
-    /// Every test ends with a look at the invariants, unless it has failed anyway.
+    /// A look at the invariants, unless the test has failed anyway or the extension is not there.
     fn drop(&mut self) {
         let statement = format!("DROP DATABASE \"{}\" WITH (FORCE)", self.name);
         if thread::panicking() {

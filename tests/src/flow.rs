@@ -25,7 +25,7 @@ pub fn owned(session: &mut Session, max_tasks: i32, actions: &[&str]) -> Vec<Str
     ids(&session.own("worker", max_tasks, actions).unwrap())
 }
 
-/// Waits for a task of an action, for a quarter of a minute at most. A call may come back early with nothing, so in a loop.
+/// Waits for a task of an action; `None` if none has come in a quarter of a minute.
 pub fn wait_for_one(session: &mut Session, action: &str) -> Option<Grant> {
     let end = Instant::now() + Duration::from_secs(15);
     while Instant::now() < end {

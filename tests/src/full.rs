@@ -50,7 +50,7 @@ pub fn fill(session: &mut Session) -> Vec<Grant> {
     session.own("worker", 2, &["h"]).unwrap()
 }
 
-/// What the views tell of all of it.
+/// What these views and `count_tasks` tell of all of it.
 pub fn snapshot(session: &mut Session) -> Vec<String> {
     [
         "tasks",

@@ -2,25 +2,25 @@
 //!
 //! The tests live in `tests/<area>/`, one test program per area; this library is their harness.
 //!
-//! * [`db`]: a database of its own for every test, made from a template and dropped at the end.
+//! * [`db`]: a database of its own for a test, made from a template as a rule, and dropped at the end or by the next program.
 //! * [`cluster`]: a cluster of its own, for what concerns the whole server.
-//! * [`session`]: one connection, with a method for each operation of the contract.
+//! * [`session`]: one connection, with methods for the operations that many tests need.
 //! * [`full`]: a queue with tasks in every state, to be carried elsewhere.
 //! * [`refusal`]: a refused call reports all three parts of an error and changes nothing.
 //! * [`notifications`]: what has been notified.
 //! * [`concurrent`]: running a call on another connection, and seeing whether it waits.
-//! * [`model`]: what the contract says, in memory, small enough to be obviously right.
+//! * [`model`]: what the contract says of the core operations, in memory, small enough to be seen to be right.
 //! * [`ops`]: random operations, done to the queue and to the model.
 //! * [`sleeper`]: a call that sleeps, and what ends its sleep.
 //! * [`flow`]: what tests of flow control have in common.
 //! * [`random`]: numbers for random work on several connections.
 //!
 //! The server is found by `PGHOST`, `PGPORT` and `PGUSER` (a superuser); it should be a private one, because the
-//! tests create databases and roles. Every database is checked with `taskq.check()` before it goes.
+//! tests create databases and roles. A database with the extension is checked with `taskq.check()` when its test ends well.
 //!
 //! Many tests wait for each other's connections rather than compute: `RUST_TEST_THREADS=6` suits a machine of two cores, and is
 //! what `.ci/test.sh` sets.
-//! `TASKQ_TEST_SOAK=20` makes the random ones (`model`, `ledger`, `storm`) that many times as long.
+//! `TASKQ_TEST_SOAK=20` makes random ones (`model`, `ledger`, `storm` and some others) that many times as long.
 
 pub mod cluster;
 pub mod concurrent;

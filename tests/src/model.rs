@@ -1,7 +1,7 @@
 //! The contract in memory: small and slow, so that it can be seen to be right.
 //!
-//! Nothing is stored that can be derived. A task knows its dependencies; whether it is blocked, lost or free, and
-//! what it counts, follows from the codes of the tasks that they point to. After every change [`Model::ripple`]
+//! Little is stored that can be derived. A task knows its dependencies; whether it is blocked, lost or free, and
+//! what it counts, follows from the codes of the tasks that they point to. After a change of these [`Model::ripple`]
 //! looks at everything again until nothing moves.
 //!
 //! Where the contract leaves the queue a choice, the model takes the queue's word: the caller tells it which tasks
@@ -42,7 +42,7 @@ pub enum Code {
     Completed,
 }
 
-/// The whole state of a queue.
+/// The state of a queue, as far as the model goes.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     tasks: BTreeMap<Key, Task>,

@@ -1,7 +1,7 @@
-//! One connection, with a method for each operation of the contract.
+//! One connection, with methods for the operations that many tests need.
 //!
-//! The methods return what the server said, an error included: the tests decide which of the two they expect.
-//! Intervals, timestamps and enums travel as text, in the spelling that a client in any language would use.
+//! Methods that give an [`Answer`] return what the server said, an error included: the tests decide which of the two they
+//! expect. Intervals and status codes are given as text, in the spelling that a client in any language would use.
 
 use std::ops::{Deref, DerefMut};
 
@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// What the server answered.
 pub type Answer<T> = Result<T, Error>;
 
-/// One connection; everything that [`Client`] can do, and the operations of the queue.
+/// One connection; everything that [`Client`] can do, and operations of the queue.
 pub struct Session {
     client: Client,
     pid: i32,
@@ -41,7 +41,7 @@ pub struct Settled {
     pub result: Option<Value>,
 }
 
-/// A row of the view `taskq.tasks`: the columns that the contract names.
+/// A row of the view `taskq.tasks`: some of the columns that the contract names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     pub id: String,

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::{Background, Db, Session, let_databases_stay};
 
-/// Well below the 5 seconds, less up to a quarter, after which a sleeper looks by itself: a sleeper that is faster was
-/// woken. It is measured from the moment after the sleeper fell asleep.
+/// Below the 5 seconds, less up to a quarter, after which a sleeper looks by itself where transactions can be prepared (see
+/// `longest_sleep`): a sleeper that is faster was woken. It is measured from the moment after the sleeper fell asleep.
 pub const PROMPT: Duration = Duration::from_secs(3);
 
 /// The two ways to wait for tasks of action x, and whether they end with something to do.

@@ -4,20 +4,20 @@
 //! the key (is in one of its states, within its period) is worked out from the task when an insertion asks,
 //! so granting and settling cost nothing, and a key whose task is gone is free.
 //!
-//! **Of two callers that insert the same key, one waits for the other.** Every insertion locks the rows of
-//! all its keys first of all, before anything else that it may wait for, in the order of (action, key), in
+//! **Of two callers that insert the same key, one waits for the other.** An insertion locks the rows of
+//! all its keys before it locks a task, in the order of (action, key), in
 //! one statement that inserts those that are missing; so calls with the same keys in any order do not
 //! deadlock. The state of the key's holder is read with a *newer* snapshot: the transaction that had the row
 //! has committed, and its task is seen. Under REPEATABLE READ a row that was committed after the statement
 //! began is an error (40001) and not a wrong answer.
 //!
 //! **What is replaced, followed or relied upon is locked** with everything else that the call names, in the
-//! global order (`store::live`), and read again. A claim may have granted it meanwhile; then the new task
+//! global order (`locks`), and read again. A claim may have granted it meanwhile; then the new task
 //! comes after it. A task is *relied upon* if the new one is not inserted because that one waits: it must not
 //! begin before this transaction, which may have changed what it works on, has committed.
 //!
-//! A call that removes a task removes the row that points to it, with SKIP LOCKED, and so never waits for an
-//! insertion. A row that is left behind by that points to a task that is gone, which makes its key free; the
+//! A call that removes a task removes the row that points to it, with SKIP LOCKED, and so does not wait for an
+//! insertion there. A row that is left behind by that points to a task that is gone, which makes its key free; the
 //! next task with the key takes the row over, or [`unique_key::tidy`] removes it.
 
 mod call;

@@ -1,7 +1,7 @@
 //! The columns of a result, as types.
 //!
-//! The types are compared once per result. A column that may be NULL is an `Option`; any other that is NULL raises an
-//! error.
+//! The types are compared once per result that has rows. A column that may be NULL is an `Option`; any other that is NULL
+//! raises an error.
 
 use std::marker::PhantomData;
 

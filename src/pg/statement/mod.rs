@@ -1,4 +1,4 @@
-//! SQL statements that are planned once per backend.
+//! SQL statements, which are planned once per backend unless they say otherwise ([`Statement::planned_each_time`]).
 //!
 //! A [`Statement`] is a `static` beside the function that runs it, and a type: of its parameters, and of the rows that it
 //! returns. The compiler compares both with what callers give and take; that the text means the same is compared when it
@@ -6,7 +6,7 @@
 //! `CURSOR_OPT_GENERIC_PLAN` (the automatic choice would plan such statements anew at each call), kept
 //! for the life of the backend, and made anew when the plan cache says so, after DDL or ANALYZE.
 //!
-//! **Planner settings belong to the plan.** It is made under settings that leave only index scans and nested loops,
+//! **Planner settings belong to the plan.** A kept one is made under settings that prefer index scans and nested loops,
 //! whichever call is the first and whatever its session has set (see [`planner`](super::planner)). So a plan made while
 //! a table was empty is still right when it holds a million rows. Where the settings would leave the planner free to
 //! turn a look-up per row around (in a join or an EXISTS), `OFFSET 0` is a fence.
@@ -83,7 +83,7 @@ impl<P: Params, R: FromRow> Statement<P, R> {
         Statement { prepared: Prepared::of(sql, P::OIDS, false), types: PhantomData }
     }
 
-    /// Runs the statement and returns how many rows it touched.
+    /// Runs the statement and returns how many rows it has returned or changed.
     pub(crate) fn execute(&'static self, given: impl Given<P>) -> u64 {
         self.prepared.run(given.values().as_ref(), |_| |_| ()).count
     }
@@ -127,6 +127,6 @@ impl<P: Params, R: FromRow> Statement<P, R> {
 pub(crate) struct Looked {
     /// Every transaction before this one had ended, and what it committed was seen.
     pub(crate) xmin: u64,
-    /// How many pages it has read, but for those that planning took.
+    /// How many pages it has read; for a plan that is kept, without those that planning took.
     pub(crate) pages: u64,
 }

@@ -17,7 +17,7 @@ pub(crate) struct Prepared {
     sql: &'static std::ffi::CStr,
     types: &'static [pg_sys::Oid],
     plan: AtomicPtr<pg_sys::_SPI_plan>,
-    /// Which of its generations we have made: Postgres counts how often a plan was made.
+    /// Which of its generations we have made last: Postgres counts how often a plan was made.
     generation: AtomicI32,
     keep: bool,
 }
@@ -72,7 +72,7 @@ impl Prepared {
         let (mut values, nulls) = bound(given);
         // SAFETY: one SPI frame is opened and closed here, and no reference into its memory leaves it (a `Row` does not
         // outlive the call of what the reader gave, and gives owned values only). If anything raises an error in
-        // between, the abort of the (sub)transaction closes the frame. The plan is a kept one and outlives the frame;
+        // between, the abort of the (sub)transaction closes the frame. A plan that is not kept goes with the frame;
         // values and nulls are as many as its parameters, and of their types: the compiler has seen to that (`Given`).
         unsafe {
             if pg_sys::SPI_connect() != pg_sys::SPI_OK_CONNECT as i32 {
@@ -114,7 +114,7 @@ impl Prepared {
         }
     }
 
-    /// The statement, parsed and analyzed: the kept one, or a new one if this is the first use in this backend.
+    /// The statement, parsed and analyzed: the kept one, or a new one if none is kept.
     ///
     /// # Safety
     /// Must be called inside an SPI frame.
@@ -203,7 +203,7 @@ impl Prepared {
     }
 }
 
-/// How often a plan is made for one execution, where tables go on changing. The locks are had by then.
+/// How often a plan is made at most before an execution, where tables go on changing. The locks are had by then.
 const MOST_PLANS: usize = 3;
 
 /// What a statement has done, with what snapshot and at what cost.

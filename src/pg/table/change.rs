@@ -40,7 +40,7 @@ pub(crate) enum Wait {
 pub(crate) enum LockStrength {
     /// About to be changed or removed.
     Update,
-    /// Others may change columns that no row refers to, but neither remove the row nor change its key.
+    /// Others may change columns of no unique index, but neither remove the row nor change its key.
     KeyShare,
 }
 
@@ -108,7 +108,7 @@ impl Row<'_> {
         unsafe { (*slot).tts_tid }
     }
 
-    /// Whether this is the version that [`Row::newest`] has locked.
+    /// Whether this is the version that [`Row::newest`], [`Row::newest_to_update`] or [`Row::locked`] has locked.
     fn is_locked(&self) -> bool {
         self.slot == self.scan.newer.get()
     }
@@ -226,9 +226,9 @@ impl Row<'_> {
         }
     }
 
-    /// Locks the row as a statement of that strength does, in its newest version. Where transactions are not to see what
-    /// is changed beside them, only if the row has not been changed since the look. `None` as the error of
-    /// [`Row::newest`].
+    /// Locks the row as a statement of that strength does, in its newest version; `None` where [`Row::newest`] gives an error.
+    /// Where transactions are not to see what is changed beside them, a row that has been changed or removed since the look
+    /// ends the call with a serialization failure.
     pub(crate) fn locked<T>(
         &self,
         strength: LockStrength,

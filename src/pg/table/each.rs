@@ -1,7 +1,7 @@
-//! The rows of many numbers, by as few walks along an index as possible.
+//! The rows of many numbers, by few walks along an index.
 //!
 //! What one call grants or returns lies close together as a rule: it was inserted together. A descent into the index for
-//! each number costs several times what the next entry of a walk does.
+//! each number costs more than the next entry of a walk does.
 
 use pgrx::IntoDatum;
 

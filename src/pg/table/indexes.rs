@@ -6,8 +6,8 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use super::declared::{Partial, Table};
 use super::steps;
 
-/// The indexes of a table, open for entries. Opening one and preparing its condition takes as long as an entry does, and
-/// a table has more partial indexes than others: of these only those are opened that some row belongs into.
+/// The indexes of a table, open for entries. Opening one and preparing its condition takes time, and some tables have many
+/// partial indexes: of those that a table declares as such only those are opened that some row belongs into.
 pub(super) struct Indexes {
     /// The table with those of its indexes that are open, as the executor takes it.
     pub(super) result: *mut pg_sys::ResultRelInfo,

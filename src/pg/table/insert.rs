@@ -13,7 +13,7 @@ use super::steps;
 use crate::pg::descriptor::attribute;
 use crate::pg::session::check_for_interrupts;
 
-/// How many rows are written in one go, and how much memory their values may take by then.
+/// After how many rows, or with how much memory for their values, those that wait are written.
 const MOST_WAITING: usize = 500;
 const MOST_MEMORY: usize = 256 * 1024;
 
@@ -154,7 +154,7 @@ impl Insertion {
     }
 
     /// The descriptor for one more slot. Each slot that has the table's own counts as a use of it, and to keep count of
-    /// hundreds takes longer than to fill them.
+    /// hundreds takes time.
     fn shape(&mut self) -> pg_sys::TupleDesc {
         // SAFETY: the table is open; the copy goes with the executor state, after the slots.
         unsafe {
@@ -171,7 +171,7 @@ impl Insertion {
         }
     }
 
-    /// Writes the rows that wait; where the last of them lies.
+    /// Writes the rows that wait; where the last lies that [`Insertion::row`] was given.
     pub(crate) fn place_of_last(&mut self) -> pg_sys::ItemPointerData {
         self.write();
         self.last

@@ -1,7 +1,7 @@
 //! The queue's own tables, row by row: found by index, changed where they lie, without a statement.
 //!
-//! A statement that is planned once still has to be started and ended, and that is four fifths of what a call for a
-//! single task costs. Here a row is found by a descent into an index, and changed, inserted or removed by the entry points
+//! A statement that is planned once still has to be started and ended, and that costs more than the rows of a single task
+//! do. Here a row is found by a descent into an index, and changed, inserted or removed by the entry points
 //! of the table access method: the same that statements end in, with the same locks, snapshots and records.
 //!
 //! **What statements did besides is done here.** A [`Look`] takes a snapshot that sees what this transaction has written
@@ -10,12 +10,12 @@
 //! constraint. CHECK constraints, triggers and rights are *not* checked: the tables are the queue's own, what is written
 //! comes from its code, and the rights of the caller were checked before.
 //!
-//! **A result that is not "done" is a value** ([`Change`]), never an error: another transaction has the row, or has
-//! changed it.
+//! **A result that is not "done" is a value** ([`Change`]): another transaction has the row, or has changed it. Only
+//! [`Row::locked`] makes an error of that, a serialization failure above READ COMMITTED.
 //!
 //! **Nothing outlives what it needs.** Snapshot, tables and scans exist inside the closures that use them. If a
-//! subtransaction is rolled back in there, what was begun in it is taken away; so each use asks whether it is at the
-//! same level as where its object was made.
+//! subtransaction is rolled back in there, what was begun in it is taken away; so each step of a scan and each change of a
+//! row asks whether it is at the same level as where the scan was begun.
 
 mod change;
 mod columns;

@@ -26,7 +26,7 @@ pub(super) unsafe fn open(table: &Table, lock: u32) -> pg_sys::Relation {
     }
 }
 
-/// The entry point of a table access method.
+/// The entry points of a table access method.
 ///
 /// # Safety
 /// `relation` is open and has a table access method.
@@ -55,7 +55,7 @@ pub(crate) fn pages_of(table: &Table) -> u32 {
     }
 }
 
-/// The file of a table: another one after TRUNCATE, CLUSTER or VACUUM FULL.
+/// The file of a table: another one after a command that writes it anew, as TRUNCATE, CLUSTER and VACUUM FULL do.
 pub(crate) fn file_of(table: &Table) -> pg_sys::Oid {
     // SAFETY: opened and closed here; a field of what is open is read.
     unsafe {

@@ -108,7 +108,7 @@ pub(crate) struct Scan<'l> {
     of: &'static Index,
     /// Null before the first look.
     index: pg_sys::Relation,
-    /// There is no row in the table.
+    /// The table is mostly empty, and had no pages when it was asked.
     empty: bool,
     /// Null before the first look.
     scan: pg_sys::IndexScanDesc,
@@ -258,8 +258,8 @@ impl Scan<'_> {
         found.then_some(Row { scan: self, slot: self.slot })
     }
 
-    /// Whether nothing was ever entered into the index since it was built. (Where reading is kept account of, it is to be
-    /// looked into all the same.)
+    /// Whether nothing can be found by the index: no row was entered since it was built, or its mostly empty table has no pages.
+    /// (Where reading is kept account of, it is to be looked into all the same.)
     pub(crate) fn is_bare(&mut self) -> bool {
         // SAFETY: the index is open if it is asked. It has a page that says where the others are, and with the first entry
         // another one, before a snapshot shows the row.

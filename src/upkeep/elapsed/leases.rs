@@ -38,8 +38,8 @@ impl Task {
 }
 
 /// What was set aside until a time has a lease for that, beside the one of its performance, which has ended before. (One without a
-/// performance has a deadline that never comes.) By that one alone it is not looked at: what one call has set aside, since its group is paused for
-/// instance, the next would make ready once more, as long as there is another task under the lease.
+/// performance has a deadline that never comes.) By that one alone it is not looked at: what one call has set aside, since its
+/// group is paused for instance, the next would make ready once more, as long as there is another task under the lease.
 ///
 /// Walks `lease_deadline_idx`, from a deadline and keeper on, up to so many leases or tasks, one lease at least, and asks the
 /// tasks. Locks nothing.
@@ -132,9 +132,9 @@ pub(super) struct Window {
     pub(super) is_cut: bool,
 }
 
-/// How many leases one statement looks at.
+/// How many leases one statement looks at, at most.
 const LEASES: usize = 200;
-/// How many leases one call looks at.
+/// How many leases one call looks at, at most.
 pub(super) const MOST: usize = 10_000;
 
 /// Of how many tasks they are. Few at first: it has to be short, and where many call, each sees what others are at.

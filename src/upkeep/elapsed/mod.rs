@@ -1,11 +1,11 @@
 //! Leases whose time has come.
 //!
-//! A task whose deadline has passed goes to the end of its priority *with its token*: until it is granted
-//! again, or rides on another task with its merge key, a late return still succeeds. If that was its last try, or the
-//! last deadline that it may miss, it is aborted instead.
+//! A task whose deadline has passed goes to the end of its priority *with its token*: a late return still succeeds as long as
+//! that token is the last one granted, and the task does not ride on another one with its merge key. If that was its last try,
+//! or the last deadline that it may miss, it is aborted instead.
 //!
-//! Nothing is waited for. A task whose row another transaction has locked just now, to return or extend it or to make
-//! another depend on it, and one whose merge key or riders are locked, are looked at again a second later.
+//! Nothing is waited for. A task whose row another transaction has locked just now against its end, and one whose merge key or
+//! riders are locked, are looked at again later.
 
 mod end;
 mod holders;

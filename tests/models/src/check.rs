@@ -14,9 +14,9 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 
 /// A protocol: a database, its members, and what each may do next.
 pub trait Protocol: Clone + Send + Sync + 'static {
-    /// Everything that a member could look at.
+    /// The database, the members, and what the properties are asked about.
     type State: Clone + Debug + Eq + Hash + Send + Sync;
-    /// What a member does in one instant, named as in the source.
+    /// What a member does in one instant.
     type Step: Clone + Debug + PartialEq + Send + Sync;
 
     /// Where everything begins.
@@ -79,7 +79,7 @@ impl<P: Protocol> Model for Watched<P> {
 
 const ALWAYS: &str = "it holds";
 
-/// More states than any model has, even in its long form: a mistake in a model must not take all of a machine's memory.
+/// A model that has so many states is taken for a mistake, which must not take all of a machine's memory.
 const MOST_STATES: usize = 100_000_000;
 
 /// Tries everything that may never be.

@@ -1,4 +1,4 @@
-//! The other operations of the contract.
+//! Other operations of the contract.
 
 use std::collections::BTreeSet;
 

@@ -51,7 +51,7 @@ fn task() -> impl Strategy<Value = New> {
                 Edge { after, run, condition }
             };
             let edges = links.into_iter().map(edge).collect();
-            // The contract does not say when a spontaneous task with a later start completes.
+            // A timer completes within a second of its time, or with the next call: the model does not say which.
             let delay = delay.filter(|_| !spontaneous);
             New { id, action, priority, max_tries, max_duration, delay, spontaneous, edges }
         },

@@ -93,7 +93,7 @@ unsafe fn open_some(result: *mut pg_sys::ResultRelInfo, open: &[pg_sys::Oid], sp
 }
 
 /// Adds the entries of rows that have been written, index by index: while one is written to, what it consists of stays at
-/// hand for the processor. That takes a tenth off the time of an insertion.
+/// hand for the processor.
 ///
 /// # Safety
 /// The indexes were opened by [`open_indexes`], in this subtransaction; the slots have rows of the table.

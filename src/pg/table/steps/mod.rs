@@ -1,11 +1,11 @@
 //! The steps of a scan and of an insertion, each behind one guard.
 //!
 //! pgrx calls each function of the server's behind a guard of its own, which turns an error into a panic. A step
-//! is several calls that come one right after the other, with nothing in between that an error would have to clean up; so
-//! one guard does for all of them. That was a tenth of what it takes to claim and return a task.
+//! is one call, or several that come one right after the other, with nothing in between that an error would have to clean
+//! up; so one guard does for all of them.
 //!
 //! **What stands in such a step is plain**: calls of the server's functions, and variables that nothing has to be done
-//! for when an error jumps past them. It neither panics nor allocates nor borrows from a cell.
+//! for when an error jumps past them. It neither panics nor asks Rust's allocator nor borrows from a cell.
 
 mod bare;
 mod insertion;

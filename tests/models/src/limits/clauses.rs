@@ -13,15 +13,15 @@ pub enum Clause {
     LockOutlivesCommit,
     /// A slot is freed by the transaction that ends the performance (`slot::release`).
     FreedWithTheEnd,
-    /// The commit of a claim that has made slots wakes a waiting call (`Allowances::settle`).
+    /// The commit of a claim that has made slots wakes a waiting call (`Reservations::settle`).
     MadeWakes,
     /// So does that of a claim that has locked a slot and not used it.
     UnusedWakes,
     /// So does that of a return that frees one.
     FreedWakes,
-    /// So does a rollback.
+    /// So does the rollback of a grant.
     RollbackWakes,
-    /// A waiter who is woken and leaves with a task hands on.
+    /// A worker that leaves hands on a wake-up that it has not used (`wake::hand_on`).
     HandOn,
 }
 

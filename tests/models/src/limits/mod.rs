@@ -10,8 +10,8 @@
 //! *The database.* As in the other models: rows that are made or changed are seen with the commit, a transaction that
 //! has locked a row has it until then, and locks of the lock manager are released a moment later.
 //!
-//! *What is left out:* low-water marks, which [`marks`](crate::marks) has, and waking, which [`wake`](crate::wake) has:
-//! a worker that is woken looks again here. Limits that change, several limits of one task, and rates: a bucket is one
+//! *What is left out:* low-water marks, which [`marks`](crate::marks) has, and how waking is done, which [`wake`](crate::wake)
+//! has: a worker that is woken looks again here. Limits that change, several limits of one task, and rates: a bucket is one
 //! row, and the transaction that has it has it alone.
 
 mod clauses;
@@ -34,9 +34,9 @@ pub struct Slots {
     pub workers: usize,
     /// How many of them do not come back: they perform for ever.
     pub forever: usize,
-    /// How many grants are rolled back, and how many find that the task is another's.
+    /// How many grants may be rolled back.
     pub rollbacks: u8,
-    /// See above.
+    /// How many claims may find that the task is another's.
     pub in_vain: u8,
 }
 
@@ -142,11 +142,11 @@ pub enum Step {
     TryLock(usize),
     /// `slot::MAKE`.
     Make(usize),
-    /// `take::these`, `slot::occupy`.
+    /// `take::chosen`, `slot::occupy`.
     Take(usize),
     /// The entry is another's.
     TakeInVain(usize),
-    /// A look that comes to nothing is rolled back (`own::without_trace`).
+    /// The look of a waiting call that comes to nothing is rolled back (`wait::look_once`).
     GiveUp(usize),
     /// The commit is visible.
     Commit(usize),

@@ -3,7 +3,7 @@
 /// What the protocol consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clause {
-    /// A transaction that takes a position has an id before (`numbers::take`).
+    /// A transaction that takes a position has an id before (`positions::take`).
     IdBeforePosition,
     /// A look reads the last position before it reads the next id (`Decided::bound`).
     PositionBeforeNextId,
@@ -15,11 +15,11 @@ pub enum Clause {
     NotBeyondTheBound,
     /// A transaction that had an id when it looked moves marks for itself alone.
     NoIdBeforeTheLook,
-    /// And these are over as soon as something of it is undone (`at_end::ends`).
+    /// And these are over as soon as it ends, or something of it is undone (`at_end::ends`).
     OwnUntilUndone,
     /// What a look has seen beyond the mark is for the call that looked (`Marks::ranges_of_look`).
     SeenByThisCall,
-    /// What was granted comes back at a new position, if at all.
+    /// What a committed transaction was granted comes back at a new position, if at all.
     NewPosition,
     /// A bound that is not reached yet is kept until it is (`Decided::pending`). Without it nothing is lost, but marks
     /// stand still wherever there is always a transaction with an id.

@@ -1,10 +1,10 @@
 //! Low-water marks: `src/store/decided.rs`, `src/claim/marks.rs`, `src/claim/lane_marks.rs`, `src/store/known_lanes.rs`.
 //!
-//! Writers insert tasks, or return some for another try: that is the same here, since an entry that was granted never
-//! comes back at its old place. A worker looks, moves its marks, and claims, in transactions of one call or of several,
-//! that commit or not. Another worker is granted tasks, too. Its marks are its own and concern no other session, so it
-//! has none here. `src/store/behind.rs`, the marks of slots, is the same with other words: what is granted here is
-//! occupied there, and what is inserted is freed.
+//! Writers insert tasks, or return some for another try: that is the same here, since an entry whose grant was committed
+//! does not come back at its old place. A worker looks, moves its marks, and claims, in transactions of one call or of
+//! several, that commit or not. Another worker is granted tasks, too. Its marks are left out.
+//! `src/store/behind.rs`, the marks of slots, is the same with other words: what is granted here is occupied there, and
+//! what is inserted is freed.
 //!
 //! **What must hold:** no entry that a worker could be granted is before a mark. And a call misses nothing that its own
 //! look has shown it.
@@ -15,8 +15,8 @@
 //!
 //! *What is left out:* files and times, by which marks are forgotten; several priorities, of which each has its own.
 //! Marks that are found out anew (`src/claim/marks/recheck.rs`) stay where they are or go back, which misses nothing. A
-//! mark that another backend takes over (`src/claim/marks/shared.rs`) is `Memory::start` as it was at some time: it
-//! never falls, and what must hold of it holds for every backend, whatever the two workers undo. A further walk of a
+//! mark that another backend takes over (`src/claim/marks/shared.rs`) is `Memory::start` as it was at some time: here it
+//! does not fall, and what must hold of it holds for every backend, whatever the two workers undo. A further walk of a
 //! call begins where the one before it has seen something, as the first one begins where the look has.
 
 mod clauses;
@@ -45,16 +45,16 @@ pub struct Marks {
     pub without: Option<Clause>,
     /// How many transactions each writer makes.
     pub writers: Vec<u8>,
-    /// How many calls the worker makes whose marks these are.
+    /// How many calls the worker whose marks these are may make.
     pub calls: u8,
-    /// How many tasks the other worker is granted. (What it remembers concerns no other session.)
+    /// How many tasks the other worker may be granted.
     pub granted_to_others: u8,
     /// Whether a state tells if marks move while others have ids.
     pub tells: bool,
 }
 
 impl Marks {
-    /// 1,142,537 states.
+    /// What is tried.
     pub fn new(without: Option<Clause>) -> Self {
         match long() {
             false => Marks { without, writers: vec![1, 1], calls: 3, granted_to_others: 1, tells: false },
@@ -174,9 +174,9 @@ pub struct State {
     other: Other,
     /// A call has begun behind something that its look had shown it.
     missed: bool,
-    /// There was a look while no transaction had an id.
+    /// There was a look while no transaction had an id. Only noted if [`Marks::tells`].
     quiet: bool,
-    /// A mark has moved, and there was none.
+    /// A mark has moved, and there was no such look. Only noted if [`Marks::tells`].
     moved_beside_others: bool,
 }
 
@@ -185,7 +185,7 @@ pub struct State {
 pub enum Step {
     /// `session::assign_transaction_id`.
     AssignId(usize),
-    /// `numbers::take`: nextval.
+    /// `positions::take`: nextval.
     TakePosition(usize),
     /// The insertion commits.
     CommitInsertion(usize),

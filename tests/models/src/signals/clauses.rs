@@ -39,7 +39,7 @@ pub enum Clause {
     RollbackWakes,
     /// A transaction that has left a signal to the holder of the counter wakes a session, too, once its commit is
     /// visible. The holder may have been rolled back meanwhile, and the session that this has woken has not seen the
-    /// signal (`Steps::left_to_holder`).
+    /// signal (`Steps::leaves`).
     LeavingWakes,
     /// The counter is locked first, and its signals are taken with a newer snapshot (`fold::try_lock_and_count`).
     LockBeforeTake,
@@ -48,7 +48,7 @@ pub enum Clause {
     /// Signals that are just being removed do not count as sent; they are in the version of the counter that the
     /// remover has made.
     DoomedAreNotSent,
-    /// What there is to count is counted before any other transaction is asked for anything (`Steps::count`).
+    /// What there is to count is counted first (`Steps::count`). Whether its holder is past the look is asked after that.
     CountFirst,
 }
 

@@ -2,11 +2,12 @@
 //! `commit.rs`), `src/store/blocked.rs`, `src/ends/touched.rs`.
 //!
 //! Some transactions return tasks that others wait for, at the same time. One locks a counter for something else
-//! (`add_dependencies`, for instance). Transactions are rolled back, and what they did is done once more; one may stay
-//! open for ever. The session that a rollback wakes counts what it finds. There are no other calls.
+//! (`add_dependencies`, for instance). Transactions are rolled back, and what they did is done once more, or not; one may
+//! stay open for ever. The session that a rollback wakes counts what it finds. There are no other calls.
 //!
-//! **What must hold:** each end is counted once, by a transaction that commits. When all that can commit have, whatever
-//! has nothing left to wait for is free. And no transaction waits for one that stays open.
+//! **What must hold:** each end is counted once, by a transaction that commits. When all that can commit have, a task
+//! that has nothing left to wait for is free, unless a transaction that stays open has its counter. And no transaction
+//! waits for one that stays open.
 //!
 //! *The database.* What a transaction writes is seen by others with its commit, and by those that read with a dirty
 //! snapshot at once. A transaction that updates or locks a row has it until its end. When it commits, that is seen
@@ -53,11 +54,11 @@ pub struct Signals {
     pub roles: Vec<Role>,
     /// Those of the children that complete by themselves, and which wait for them.
     pub spontaneous: BTreeMap<Child, Set>,
-    /// How many transactions are rolled back.
+    /// How many transactions may be rolled back.
     pub rollbacks: u8,
     /// Whether what was rolled back is done once more: else its worker has died.
     pub done_again: bool,
-    /// Whether the first stays open.
+    /// Whether the first may stay open.
     pub stays_open: bool,
 }
 
@@ -74,7 +75,7 @@ impl Signals {
         }
     }
 
-    /// What is tried, with how many states each has.
+    /// What is tried.
     pub fn all(without: Option<Clause>) -> Vec<(&'static str, Signals)> {
         use Role::{Collect, Lock, Lose, Return};
         let of = |roles: &[Role]| Signals::of(without, roles);
@@ -255,7 +256,8 @@ pub struct State {
 /// What each does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The call begins: it has removed live rows and seen the edges (`signal::deltas`), or its session was woken.
+    /// The call begins: it has removed live rows and seen the edges (`signal::deltas`), or has locked its counter, or its
+    /// session was woken.
     Begin(usize),
     /// `blocked::count_one`: the next counter is counted down, or found busy.
     CountOne(usize),
@@ -275,7 +277,7 @@ pub enum Step {
     ReadCounters(usize),
     /// `Signs::no_holder_commits`.
     Ask(usize),
-    /// `fold::LOCK`.
+    /// `fold::LOCK_COUNTERS`.
     LockCounters(usize, Fold),
     /// `signal::TAKE`, with a newer snapshot.
     TakeSignals(usize, Fold),

@@ -302,7 +302,7 @@ impl Signals {
         }
     }
 
-    /// The end of a transaction; what is rolled back is done anew.
+    /// The end of a transaction. `again`: it may begin once more.
     pub(super) fn over(&self, state: &mut State, b: usize, again: bool) {
         let settled = state.backends[b].settled;
         state.backends[b] = Backend::new(state.counters.len());

@@ -1,5 +1,5 @@
-//! No cycles by suspensions: `src/returns/suspend.rs` (`link`, `check_cycles`), `src/insert/edges.rs` (`lock_stored`),
-//! `src/locks/order.rs`, `src/locks/guard.rs`.
+//! No cycles by suspensions: `src/returns/suspend.rs` (`link`, `check_cycles`), `src/insert/stored.rs` (`lock_stored`),
+//! `src/locks/order.rs`, `src/locks/restart.rs`, `src/locks/guard.rs`.
 //!
 //! Held tasks are suspended for others, while other calls insert tasks between them. All that is stored would close one cycle.
 //!
@@ -102,11 +102,11 @@ pub struct State {
 /// What a call does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// `order::restartable` begins, or begins anew.
+    /// `restart::restartable` begins, or begins anew.
     Begin(usize),
     /// `guard::guard`, before any row.
     TakeGuard(usize),
-    /// `order::lock_wanted`, or an insertion: the next row.
+    /// `restart::lock_wanted`, or an insertion: the next row.
     LockNext(usize),
     /// `suspend::block`: the row of the task is moved.
     Take(usize),

@@ -11,7 +11,7 @@ pub enum Clause {
     CompareInCount,
     /// So does a signal (`fold::try_lock_and_count`, by way of `blocked::change`).
     CompareInFold,
-    /// Each wait has a number of its own (`session::transaction_number`).
+    /// Each wait has a number of its own (`positions::new_wait`).
     NewNumber,
     /// A time-out locks the counter, and passes over one that is locked (`suspended::OVERDUE`).
     LockOverdue,
@@ -27,8 +27,8 @@ pub enum Clause {
     /// A deletion has the tasks locked that wait for what goes before it locks their edges: what drops open edges passes over
     /// those that are locked (`remove::lock_dependents`).
     TaskBeforeEdges,
-    /// A suspended task is freed by the deletion of what it waits for, also one for which some of its dependencies suffice.
-    /// (`remove::Loss::leaves`.)
+    /// A suspended task is freed once nothing is left that it waits for, also by a deletion, and also one for which some of its
+    /// dependencies suffice (`remove::Loss::leaves`).
     SuspendedIsFreed,
     /// A transaction that has touched the counter looks before it commits (`commit::before_commit`).
     LookBeforeCommit,

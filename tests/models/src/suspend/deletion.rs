@@ -23,7 +23,7 @@ impl Suspend {
         state.backends[b].at = if self.has(Clause::TaskBeforeEdges) { At::LockingEdges } else { At::Losing };
     }
 
-    /// `live::lock_edges_of`, and `dependency::REMOVE_AFTER`.
+    /// `locks::lock_edges_of`, and `dependency::REMOVE_AFTER`.
     pub(super) fn lock_edges(&self, state: &mut State, b: Who) {
         let set = self.ends[b - 1];
         for edge in state.edges.iter_mut().filter(|e| e.by.is_none() && set & 1 << e.after != 0) {

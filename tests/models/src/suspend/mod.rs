@@ -7,7 +7,7 @@
 //! rolled back is done once more.
 //!
 //! **What must hold:** the task is free only if enough has ended of what *this* wait is for, or if its time is over. It is in
-//! one place at any moment. It aborts if too much of that has ended the wrong way, and goes on in no other case. Each end is
+//! one place at any moment. It aborts if too much of that has ended the wrong way, and in no other case. Each end is
 //! counted once: in `remaining` or `spare` as long as the task waits, and in `failures` (as though every end were an abort) as
 //! long as the edge is there. A task that is free has no open edge. When all has ended, the task is free, or has aborted, without
 //! any further call. Only a rollback leaves that to one call of upkeep, which it wakes (`fold::some`).
@@ -35,7 +35,7 @@ pub use clauses::{Clause, NEEDED};
 /// A task that is waited for, by number; and sets of them, a bit for each.
 type After = u8;
 type Set = u8;
-/// A transaction: 0 is the worker, then come those that end tasks, then upkeep.
+/// A transaction: 0 is the worker, then come those that end or delete tasks, then upkeep.
 type Who = usize;
 /// The number of a wait.
 type WaitNo = u8;
@@ -63,7 +63,7 @@ pub struct Suspend {
     pub deletes: Set,
     /// How often the time of a wait may be over.
     pub time_outs: u8,
-    /// How many transactions are rolled back.
+    /// How many transactions may be rolled back.
     pub rollbacks: u8,
 }
 
@@ -177,7 +177,7 @@ enum At {
     /// The worker: its row is moved; it has held so many of what the task is to wait for.
     Holding(After),
     Linking,
-    /// A transaction that ends tasks.
+    /// A transaction that ends or deletes tasks.
     Removing,
     ReadingEdges,
     Looking,
@@ -275,7 +275,7 @@ pub enum Step {
     HoldNext,
     /// `suspend::count`, and what follows.
     Link,
-    /// Tasks end: their live rows are removed.
+    /// Tasks end, or are deleted: their live rows are removed.
     Remove(usize),
     /// `dependency::waiting_for`.
     ReadEdges(usize),
@@ -287,7 +287,7 @@ pub enum Step {
     LeaveSignals(usize),
     /// `remove::edges_gone`: the task that waits is locked.
     LockTask(usize),
-    /// `live::lock_edges_of`, and `dependency::REMOVE_AFTER`.
+    /// `locks::lock_edges_of`, and `dependency::REMOVE_AFTER`.
     LockEdges(usize),
     /// `remove::edges_gone`: signals are counted, and the counter is lowered.
     Lose(usize),

@@ -298,7 +298,7 @@ impl Suspend {
         self.go_on(state, b);
     }
 
-    /// `unsent::look`: whether what was sent, committed or not, would free the task.
+    /// `unsent::look`: whether what was sent, committed or not, would end the wait.
     fn all_sent(&self, state: &State) -> bool {
         let mut sent = Ends::default();
         state.signals.iter().filter(|s| s.taken.is_none()).for_each(|s| sent.add(s.ends));
@@ -309,7 +309,7 @@ impl Suspend {
         sent.all() > 0 && lowest.is_some_and(|lowest| sent.lost > 0 || lowest <= sent.all() as i8)
     }
 
-    /// `commit::before_commit`.
+    /// `commit::before_commit`, and the commit if that has counted nothing.
     pub(super) fn look_and_commit(&self, state: &mut State, b: Who) {
         let looks = state.backends[b].touched && self.has(Clause::LookBeforeCommit);
         if looks && self.all_sent(state) && self.try_lock_and_count(state, b) {

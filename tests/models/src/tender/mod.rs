@@ -1,9 +1,9 @@
 //! Waiting calls and the tender: `src/background` (the process that is called), and the calls that sleep
 //! (`src/verbs/waiter.rs`, `src/verbs/own/wait.rs`).
 //!
-//! A waiting call commits nothing before it ends. It takes a task that is ready and of its own action; for anything else that
-//! is due it calls the tender: it sets the latch of that process, or starts one. The tender does what is due in committed
-//! steps, and leaves when there is nothing near. It may be killed at any moment.
+//! A waiting call commits nothing before it ends. (`wait_for_work`, which may, is left out.) It takes a task that is ready and
+//! of its own action; for anything else that is due it calls the tender: it sets the latch of that process, or starts one. The
+//! tender does what is due in committed steps, and leaves when there is nothing near. It may be killed at any moment.
 //!
 //! **What must hold:**
 //!
@@ -44,11 +44,11 @@ type Time = u8;
 const SECOND: Time = 1;
 /// No call sleeps for longer (`wake::longest_sleep`).
 const LONGEST: Time = 4;
-/// How soon a session tries again after a start for which there was no process.
+/// How soon a session tries again after a start for which there was no process: after the time that is tried here.
 const MINUTE: Time = 9;
 const NEVER: Time = Time::MAX;
 
-/// What a committer adds.
+/// What stands in the database, or is added by a committer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Brings {
     /// Something that is due then. Once it is done there is a task ready of this action.
@@ -77,23 +77,23 @@ pub struct Tender {
     pub calls: Vec<(Action, Time)>,
     /// What is committed before anything else happens.
     pub there: Vec<Brings>,
-    /// What is committed at some time or never, each by a committer of its own.
+    /// What is committed at some time, perhaps after all calls have ended, each by a committer of its own.
     pub added: Vec<Brings>,
     /// How many background processes the server has room for.
     pub slots: usize,
     /// Whether a tender is there in the beginning.
     pub is_there: bool,
-    /// How many tenders are killed.
+    /// How many tenders may be killed.
     pub kills: u8,
-    /// How many calls that do not wait come by.
+    /// How many calls that do not wait may come by.
     pub passers: u8,
-    /// How many waiting calls are cancelled.
+    /// How many waiting calls may be cancelled.
     pub cancels: u8,
-    /// How often time goes on although there is something to do.
+    /// How often time may go on although there is something to do.
     pub slow: u8,
     /// For how many seconds something may be late.
     pub late: u8,
-    /// How many processes are started in one second.
+    /// How many processes may be started in one second.
     pub starts: u8,
 }
 
@@ -228,7 +228,7 @@ pub struct State {
     passers: u8,
     cancels: u8,
     slow: u8,
-    /// How many seconds have gone by beside something that was due.
+    /// How many seconds have gone by beside something that was late, with nothing else to do.
     late: u8,
     /// How many processes have been started in this second.
     starts: u8,
@@ -239,7 +239,7 @@ pub struct State {
 /// What is done in one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A waiting call is found from now on (`Waiter::for_work`).
+    /// A waiting call is found from now on (`Waiter::for_work`, `Waiter::register`).
     Register(usize),
     /// `Waiter::before_look`.
     ResetLatch(usize),
@@ -261,7 +261,7 @@ pub enum Step {
     Leave(usize),
     /// The commit of a call.
     End(usize),
-    /// A call is cancelled (`waiters::give_up`).
+    /// A call is cancelled (`registered::give_up`).
     Cancel(usize),
     /// A process tries to get the post (`Station::take`).
     Take(usize),
@@ -283,7 +283,7 @@ pub enum Step {
     Kill(usize),
     /// A committer adds a thing.
     Add(usize),
-    /// The commit of what has become of a thing wakes a call (`notes::pay`).
+    /// The commit of what has become of a thing wakes a call, if one is to be woken for that (`owed::pay`).
     Pay(usize),
     /// A call that does not wait does what is due, and commits.
     PassBy,

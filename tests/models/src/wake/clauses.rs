@@ -3,7 +3,7 @@
 /// What the protocol consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clause {
-    /// A waiter registers before it looks (`own::look`).
+    /// A waiter registers before it looks (`wait::look_once`).
     RegisterBeforeLook,
     /// It resets its latch before it looks (`Waiter::before_look`).
     ResetBeforeLook,
@@ -15,15 +15,15 @@ pub enum Clause {
     UnregisterBeforeThat,
     /// A waiter that takes all that it wanted wakes one for what is left.
     HandOnRest,
-    /// A waiter that is ended by an error hands on, too (`waiters::give_up`).
+    /// A waiter that is ended by an error hands on, too (`registered::give_up`).
     ErrorHandsOn,
-    /// A rollback of a backend that has taken a task wakes one for it (`notes::TAKEN`).
+    /// A rollback of a backend that has taken a task wakes one for it (`notes::taken`).
     RollbackWakes,
-    /// So does the end of a transaction that had locked a task that is still there (`notes::HELD`).
+    /// So does the end of a transaction that had locked a task that is still there (`notes::held`).
     EndOfLockWakes,
     /// One is woken once the locks of the lock manager are released (`Listener::unlocked`).
     PayAfterLocks,
-    /// A waiter that was woken for any action, and has found nothing, passes it on (`wake::pass_on`).
+    /// A waiter under the channel for any action that was woken, and has found nothing, passes it on (`wake::pass_on`).
     PassOn,
     /// A wake-up that comes before the look counts, too, though the look forgets it (`Waiter::before_look`).
     NoticeBeforeReset,

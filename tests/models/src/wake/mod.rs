@@ -1,17 +1,19 @@
-//! Sleeping and waking: `src/wake`, `src/pg/latch.rs`, and the calls that sleep (`src/verbs/own.rs`, `wait.rs`).
+//! Sleeping and waking: `src/wake`, `src/pg/latch.rs`, and the calls that sleep for work (`src/verbs/own`,
+//! `src/verbs/waiter.rs`).
 //!
 //! Some calls wait for a task; other transactions insert tasks, are granted some, or lock one for something else, and
 //! commit or not. Calls that wait may be cancelled, and their time may be up.
 //!
 //! **What must hold:** when no backend can do anything any more, no call sleeps while there is a task that it could be
-//! granted. A call that sleeps does not look by itself here: it was woken for whatever it gets.
+//! granted. A call that sleeps does not look by itself here: after its first look it looks only when it is woken.
 //!
 //! *The database.* A commit is seen in one instant, the locks of the lock manager are released in a later one. A latch
 //! is read and set in two. A list of those that are registered is made in one; a backend of the list may be gone when
 //! its turn comes.
 //!
-//! *What is left out:* times, which [`tender`](crate::tender) has. What Postgres does to a latch in the middle of a look is made up for by
-//! short sleeps, which `src/verbs/pace.rs` and its tests are about. Waking all (`wait_for_task`) is waking without a limit.
+//! *What is left out:* times, which [`tender`](crate::tender) has. What Postgres does to a latch in the middle of a look is
+//! made up for by short sleeps, which `src/verbs/pace.rs` and its tests are about. Waking all (for `wait_for_task`, for
+//! instance), which sets each latch without a look at it.
 
 mod clauses;
 mod protocol;
@@ -35,7 +37,7 @@ pub enum Role {
     WaitForAny(Action),
     /// Inserts one task.
     Insert(Action),
-    /// The same, and holds a lock of the lock manager until its end without which no task is granted.
+    /// The same, and holds a lock of the lock manager until its end: beside it no other backend is granted a task.
     InsertWithLock(Action),
     /// Is granted a task that is there, if it is; that may be rolled back.
     Own(Action),
@@ -52,11 +54,11 @@ pub struct Wake {
     pub roles: Vec<Role>,
     /// The actions of tasks that are ready in the beginning.
     pub ready: Vec<Action>,
-    /// How many calls that wait are cancelled, and how many come to the end of their time.
+    /// How many calls that wait may be cancelled.
     pub cancels: u8,
-    /// How many grants are rolled back.
+    /// How many transactions may be rolled back.
     pub rollbacks: u8,
-    /// How many calls come to the end of their time.
+    /// How many calls may come to the end of their time.
     pub time_outs: u8,
 }
 
@@ -190,7 +192,7 @@ struct Backend {
     sees: Set,
     /// What it has been granted, has inserted or locked.
     task: Option<usize>,
-    /// Which backends its end has to wake (`notes::OWED`).
+    /// Which backends its end has to wake (`owed::OWED`).
     owes: Vec<Whom>,
     /// Which backends it is waking, one after the other.
     waking: Vec<Waking>,
@@ -239,7 +241,7 @@ pub enum Step {
     RollBack(usize),
     /// Locks of the lock manager are released.
     Unlock(usize),
-    /// `notes::pay`.
+    /// `owed::pay`.
     Pay(usize),
     /// `latch::holders`.
     List(usize),
