@@ -393,7 +393,7 @@ CREATE INDEX low_mark_action_idx ON taskq.low_mark (action_no);                 
 ALTER TABLE taskq.low_mark REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.low_mark IS 'where claims begin, for sessions that do not know yet';
 
--- "run_no runs after after_no". Kept until one of the two is deleted, or `run_no` goes on without it.
+-- "run_no runs after after_no". Kept until one of the two is gone; one that a suspension has made may go earlier.
 --
 -- A task may wait several times, for different tasks. The end of `after_no` counts for one wait only, that with this number:
 -- one that is late (it is on its way while the task goes on without it, and waits for others) finds another number, and counts
@@ -563,7 +563,7 @@ SELECT pg_catalog.pg_extension_config_dump('taskq.step', '');
 -- taskq: the functions. Everything here is code: a new version replaces it wholesale.
 --
 -- Functions that touch tables run with the rights of the extension's owner, so that a role needs EXECUTE on functions and nothing
--- on tables; see grants.sql. Most are SECURITY DEFINER. Those that have to know the calling role, because its part may be
+-- on tables; see grants.sql. Some are SECURITY DEFINER. Others, above all those that have to know the calling role because its part may be
 -- narrowed to some actions, switch to the owner themselves (src/rights.rs). The search path is pinned either way: by the SET
 -- clause of a SECURITY DEFINER function, by the first statement of the others (src/pg/search_path.rs), which may have none. The
 -- settings of the planner are not here: they belong to the plans, see src/pg/statement.
