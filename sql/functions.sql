@@ -1,7 +1,7 @@
 -- taskq: the functions. Everything here is code: a new version replaces it wholesale.
 --
 -- Functions that touch tables run with the rights of the extension's owner, so that a role needs EXECUTE on functions and nothing
--- on tables; see grants.sql. Most are SECURITY DEFINER. Those that have to know the calling role, because its part may be
+-- on tables; see grants.sql. Some are SECURITY DEFINER. Others, above all those that have to know the calling role because its part may be
 -- narrowed to some actions, switch to the owner themselves (src/rights.rs). The search path is pinned either way: by the SET
 -- clause of a SECURITY DEFINER function, by the first statement of the others (src/pg/search_path.rs), which may have none. The
 -- settings of the planner are not here: they belong to the plans, see src/pg/statement.

@@ -393,8 +393,7 @@ CREATE INDEX low_mark_action_idx ON taskq.low_mark (action_no);                 
 ALTER TABLE taskq.low_mark REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.low_mark IS 'where claims begin, for sessions that do not know yet';
 
--- "run_no runs after after_no". Kept until one of the two is deleted. One that a suspension has made goes before, if the task goes
--- on without it or begins anew.
+-- "run_no runs after after_no". Kept until one of the two is gone; one that a suspension has made may go earlier.
 --
 -- A task may wait several times, for different tasks. The end of `after_no` counts for one wait only, that with this number:
 -- one that is late (it is on its way while the task goes on without it, and waits for others) finds another number, and counts

@@ -29,7 +29,8 @@ use level::Level;
 use part::{Part, as_limit, top};
 
 /// The next candidates of an action that has lanes: `wanted` of them, if there are so many that are not in `passed`.
-/// Higher priorities first; within one of them in the order of positions or, if the action is fair, by turns.
+/// Higher priorities first; within one of them by turns if the action gives lanes (it is fair, or has a limit per group), else in the
+/// order of positions.
 ///
 /// `numbers` are those that stand for its name: a group has the same lane under each of them, and one turn.
 pub(super) fn next(

@@ -36,9 +36,8 @@ impl Look {
     }
 }
 
-/// How many steps of upkeep a call makes of which nothing has come for it. There may be any
-/// number of tasks that are due, and may not run; a call that is cut off by its caller's time-out has done nothing. The next one
-/// goes on from there.
+/// How many rounds of upkeep and claim a call makes that grant it nothing. There may be any number of tasks that are due, and may not
+/// run; a call that is cut off by its caller's time-out has done nothing. The next call goes on from there.
 const MOST_IN_VAIN: usize = 5;
 
 /// How often a call counts signals that are not counted yet, for something of its own behind those of others; in a transaction

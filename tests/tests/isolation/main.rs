@@ -1,5 +1,5 @@
-//! Every pair of operations that touch the same task, edge, child, key, slot or group, in every order of their steps, as
-//! PostgreSQL's isolation tester would try them: each connection does its steps one by one, and one that waits for a lock
+//! Pairs of operations that touch the same task, edge, child, key, slot or group, and transactions of two calls, in orders of their steps,
+//! as PostgreSQL's isolation tester would try them: each connection does its steps one by one, and one that waits for a lock
 //! stays pending until it is released.
 //!
 //! There are no expected outputs. After each order what must be so is looked at:
@@ -9,14 +9,14 @@
 //! * a call that was refused is refused in some serial order, too. No other error is accepted but `40001` of a transaction
 //!   under REPEATABLE READ or SERIALIZABLE that had another one beside it, and `40P01` where one of them makes several calls. Such
 //!   a transaction is run again, and then the first rule is for it;
-//! * calls that wait for no other (claims, upkeep) may have done less, where another was beside them, or more of what
-//!   upkeep has to do (`forms.rs`). How many tasks `pause_group` has found is not compared then, nor which of several
-//!   dependencies a task names that was aborted for their sake (`signals.rs`);
+//! * where another was beside them, less is asked of calls that wait for no other (claims, upkeep), that choose by a filter, or that leave
+//!   out a dependency which is not committed: see `scenes::Kind`, `scenes::Rules` and `forms.rs`. How many tasks `pause_group` has found is
+//!   not compared then, nor which of several dependencies a task names that was aborted for their sake (`signals.rs`);
 //! * `taskq.check()` finds nothing, no token is given out twice, nothing is granted before its dependencies have ended;
 //! * no step waits when all others have ended.
 //!
-//! The operations are a table, `scenes/`: each is a line. `make test-all` tries a choice, which is another one with
-//! another `TASKQ_ISOLATION_SEED`; `TASKQ_ISOLATION=long` tries all pairs in all orders, which takes an hour or two.
+//! The operations are a table, `scenes/`. `make test-all` tries a choice, which is another one with another `TASKQ_ISOLATION_SEED`.
+//! `TASKQ_ISOLATION=long` tries all pairs, those at READ COMMITTED in all orders, the others in some, which takes an hour or two.
 //! `TASKQ_ISOLATION_SCENE` and `TASKQ_ISOLATION_SPEC` restrict that to a scene, and to specs whose names have a text in
 //! them.
 

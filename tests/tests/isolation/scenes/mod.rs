@@ -1,5 +1,5 @@
-//! The table: small queues, and the operations that touch the same rows of each. An operation is a line; every pair of
-//! lines of a scene is tried in every order.
+//! The table: small queues, and the operations that touch the same rows of each. Pairs of operations of a scene are tried: in the long
+//! form each pair, at READ COMMITTED in every order.
 //!
 //! In a statement `@` begins the name of whatever belongs to the run (so that no run meets another one's names), and
 //! `#p` is the token for the task `@p`: that of the session itself if it was granted the task, else that of the scene.
