@@ -1,14 +1,14 @@
 \echo Use "CREATE EXTENSION taskq" to load this file. \quit
--- taskq: the stored state. Each table is here once; a change needs a migration script.
+-- taskq: the stored state. The tables are here, but for part_action (grants.sql); a change needs a migration script.
 --
 -- A task's state is *where its rows are*. Every task has one row in `task` and one row in exactly
 -- one of `run`, `blocked`, `scheduled`, `parked` and `settled`; see docs/architecture.md for the whole map.
--- Tables that change often are narrow; the wide one hardly ever.
+-- Tables that change often are narrow; the wide one, `task`, hardly ever changes.
 
--- Views and the bodies of functions bind their operators for good while this script runs. Nothing but pg_catalog may be
--- searched by then: otherwise a role that may create operators in a schema of the caller's search_path could have its own
--- operator run in every call. (`schema = pg_catalog` in the control file has the same effect; this one also holds where
--- the script is run by hand.)
+-- Views and the bodies of functions that are parsed here (BEGIN ATOMIC) bind their operators for good while this script runs.
+-- Nothing but pg_catalog may be searched by then: otherwise a role that may create operators in a schema of the caller's
+-- search_path could have its own operator run in each call. (`schema = pg_catalog` in the control file has the same effect; this
+-- one also holds where the script is run by hand.)
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
 -- The library goes by heap tables (src/pg/table), whatever new tables are by default.
@@ -130,7 +130,7 @@ CREATE TABLE taskq.bucket (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE taskq.bucket IS 'what is left of the rate limits of actions';
 
--- One row per task, inserted once, deleted at the end of its retention. Only update_tasks updates it, by hand.
+-- One row per task, inserted once, deleted with the task. Only update_tasks updates it, by hand.
 CREATE TABLE taskq.task (
     task_no bigint PRIMARY KEY,
     action_no integer NOT NULL,
@@ -142,7 +142,7 @@ CREATE TABLE taskq.task (
     post_result boolean NOT NULL,               -- NOTIFY when settled
     inserted_at timestamptz NOT NULL,
     not_before timestamptz,
-    expires_at timestamptz,                     -- aborted then, if it has not been granted by then
+    expires_at timestamptz,                     -- aborted then, if it has not been granted (a signal: signalled) by then
     max_duration interval,                      -- default lease
     max_run_time interval,                      -- the longest that a try lasts; NULL: the action's
     retention interval,                         -- how long it is kept once completed
@@ -168,9 +168,10 @@ CREATE INDEX task_inserted_idx ON taskq.task (inserted_at);                     
 COMMENT ON TABLE taskq.task IS 'what was asked for: one row per task, which only update_tasks changes';
 
 -- Tasks that nothing blocks: ready, or in progress. Narrow, with room on the page for a newer and longer version of each
--- row, so that a grant is a HOT update: nothing that a grant changes is indexed.
+-- row, so that a grant can be a HOT update: nothing that a grant changes is indexed.
 CREATE TABLE taskq.run (
-    -- What a grant leaves as it is comes first: of a new version of a row the log has what is behind that only.
+    -- What a grant leaves as it is comes first: of a new version on the same page the log has, as a rule, only what is behind
+    -- that.
     task_no bigint PRIMARY KEY,
     position bigint NOT NULL,                   -- place in the queue; new at each comeback
     lane bigint NOT NULL,                       -- stands for its group; 0: none, or nothing asks for lanes
@@ -188,7 +189,7 @@ CREATE TABLE taskq.run (
     nonce bigint NOT NULL,                      -- secret part of the last token granted; 0: none is valid
     deadline timestamptz NOT NULL,              -- of the grant; infinity: it never expires, or no grant
     granted_at timestamptz,
-    grantable boolean NOT NULL,                 -- false while a grant holds it
+    grantable boolean NOT NULL,                 -- false while a grant holds it, or it is set aside
     limited boolean NOT NULL,                   -- it holds slots
     keyed boolean NOT NULL,                     -- it holds its merge key
     actor_id text,
@@ -212,7 +213,7 @@ CREATE TABLE taskq.blocked (
     failures integer NOT NULL,
     dependencies integer NOT NULL,
     tries integer NOT NULL,
-    not_before timestamptz,                     -- set by delay_children or retry_after, besides the task's own
+    not_before timestamptz,                     -- besides the task's own: of delay_children or retry_after, for instance
     action_no integer NOT NULL,                 -- the task's, so that counting reads this table only
     spare integer NOT NULL,                     -- dependencies of which it can do without; of a signal -1
     wait_no integer NOT NULL,                   -- names this wait of the task: see `dependency`
@@ -378,8 +379,8 @@ INSERT INTO taskq.seal VALUES ('-infinity', NULL, NULL);
 ALTER TABLE taskq.seal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.seal IS 'up to when what has settled is summed up';
 
--- Where claims of an action and priority begin: what is before that position is in progress or done. A backend that
--- has not been granted anything yet begins there. Not dumped, since it is about these files.
+-- Where claims of an action and priority begin: nothing before that position can be granted. A backend that knows
+-- nothing of the action yet begins there. Not dumped, since it is about these files.
 CREATE TABLE taskq.low_mark (
     action_no integer NOT NULL,
     priority integer NOT NULL,
@@ -431,9 +432,9 @@ CREATE INDEX signal_run_idx ON taskq.signal (run_no);                           
 ALTER TABLE taskq.signal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.signal IS 'signals that wait to be counted because the counter was busy';
 
--- One row per grant (or extension) that has a deadline; finds the elapsed ones without an index on
--- `run`. The nonce of a task in it is `base # task_no`. The row goes with its tasks: the end of the keeper's
--- performance removes it, or hands it on to one of the others.
+-- One row per grant or extension that has a deadline, and per thousand of its tasks; finds the elapsed ones without an
+-- index on `run`. The nonce of a task in it is `base # task_no`. The row goes with its tasks: the end of the keeper's
+-- performance removes it, or hands it on to one of the others, as a rule.
 CREATE TABLE taskq.lease (
     deadline timestamptz NOT NULL,
     base bigint NOT NULL,
@@ -507,7 +508,7 @@ CREATE TABLE taskq.expiry (
 CREATE INDEX expiry_due_idx ON taskq.expiry (due);                                -- tasks whose time has come
 COMMENT ON TABLE taskq.expiry IS 'when tasks expire that have not been granted';
 
--- What workers have saved of durable tasks: appended, and removed with the task or when it starts over.
+-- What workers have saved of durable tasks: appended, and removed with the task, when it starts over, or by rewind_task.
 CREATE TABLE taskq.step (
     task_no bigint NOT NULL,
     position integer NOT NULL,                  -- from 1, in the order in which they were saved
@@ -521,7 +522,7 @@ CREATE UNIQUE INDEX step_position_idx ON taskq.step (task_no, position);        
 COMMENT ON TABLE taskq.step IS 'results of the steps of durable tasks';
 
 -- One row, which every call that could close a cycle through stored tasks updates: they run one after
--- another, and under REPEATABLE READ the later one fails with 40001 instead of missing the earlier.
+-- another, and under REPEATABLE READ the later one fails with 40001 instead of missing one that has committed.
 -- Not dumped: the install script makes the row.
 CREATE TABLE taskq.graph_guard (
     version bigint NOT NULL
@@ -1578,8 +1579,9 @@ COMMENT ON FUNCTION taskq._ended IS 'internal: how many tasks have settled, by n
 -- taskq: about how many tasks there are that have not settled, for views that are read often. A table of up to so many
 -- pages is counted (taskq._live). A larger one is not: that would take seconds where there are ten million. There
 --
--- * an action with few tasks in it is counted, by index, so that it is never wrong beside a huge one;
--- * what is in progress is counted, from its leases, and from the front of the queue where it has no deadline;
+-- * an action with few tasks in `run` or `scheduled` is counted, by index, as long as all that is counted so is not too much:
+--   so it is not wrong beside a huge one;
+-- * what is in progress is counted up to ten thousand, from its leases, and from the front of the queue where it has no deadline;
 -- * the rest is estimated from a sample of pages, evenly spread, so that it does not matter how actions lie in the
 --   table, and what is gone from it.
 --
@@ -1880,7 +1882,7 @@ CREATE FUNCTION taskq._about_parked(pages bigint)
     END;
 COMMENT ON FUNCTION taskq._about_parked IS 'internal: about how many tasks are parked';
 
--- `scheduled` has an index by action and time: an action with few tasks in it is counted, and so is what is due. Before
+-- `scheduled` has an index by action and time: an action with few tasks in it is counted, and so is what is due, if it is few. Before
 -- they are due, tasks that a workgroup holds back as well have the same state. Of tasks that are due the workgroup is
 -- looked up; they are few as long as workers claim.
 CREATE FUNCTION taskq._about_scheduled(pages bigint)
@@ -2558,7 +2560,7 @@ $$;
 COMMENT ON FUNCTION taskq.count_tasks IS
     'number of tasks per action and state; a NULL argument does not filter';
 
--- Every reason in words, one a row; the first ones are the nearest.
+-- The reasons in words, one a row; the first ones are the nearest.
 CREATE FUNCTION taskq.why(task_id text)
     RETURNS SETOF text
     LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 ROWS 5
@@ -2724,7 +2726,7 @@ BEGIN
                                     (SELECT y.id FROM taskq.task AS y WHERE y.task_no = k.leader_no)) END AS reason
                    FROM taskq.parked AS k WHERE k.task_no = number
                  UNION ALL
-                 -- What is set aside in its place.
+                 -- What is set aside in its place, or has not been met by a claim.
                  SELECT CASE WHEN r.aside < 0
                              THEN format('it shares the end of "%s", which has the same merge key',
                                          (SELECT y.id FROM taskq.task AS y WHERE y.task_no = -r.aside))
@@ -2736,12 +2738,12 @@ BEGIN
                                      JOIN taskq.task AS y ON y.task_no = m.holder_no
                                     WHERE me.task_no = number) END
                    FROM taskq.run AS r
-                  WHERE r.task_no = number AND r.aside IS NOT NULL
+                  WHERE r.task_no = number
                     AND (r.aside < 0 OR EXISTS (SELECT FROM taskq.task AS me
                                                   JOIN taskq.action AS a ON a.action_no = me.action_no
                                                   JOIN taskq.merge_key AS m ON m.action = a.name AND m.key = me.merge_key
                                                                            AND m.group_id = COALESCE(me.group_id, '')
-                                                 WHERE me.task_no = number AND m.holder_no IS NOT NULL))
+                                                 WHERE me.task_no = number AND m.holder_no <> number))
                  UNION ALL
                  SELECT format('its group "%s" is paused', g.group_id) FROM taskq.task_group AS g
                   WHERE g.group_id = t.group_id AND g.paused
@@ -2881,9 +2883,9 @@ CREATE FUNCTION taskq.check()
     RETURNS TABLE (problem text, task_id text, detail text)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 100000 ROWS 1
     SET search_path = pg_catalog, pg_temp
-    -- It reads whole tables, and statistics may be those of an empty queue: each table is read once, and joined by hash
-    -- or by merge, whatever they say. So nothing in here may be looked up per row: no LATERAL, no EXISTS that is not
-    -- a condition by itself.
+    -- It reads whole tables, and statistics may be those of an empty queue: each part reads its tables once, and joins them by
+    -- hash or by merge, whatever they say. So nothing in here may be looked up per row: no LATERAL to a table, no EXISTS that is
+    -- not a condition by itself.
     SET enable_nestloop = off SET enable_hashjoin = on SET enable_mergejoin = on SET enable_sort = on
     SET enable_seqscan = on SET jit = off
     BEGIN ATOMIC
@@ -2929,7 +2931,7 @@ CREATE FUNCTION taskq.check()
           JOIN taskq.task AS t ON t.task_no = d.task_no
          WHERE d.timer <> t.spontaneous
         UNION ALL
-        -- A blocked task waits for exactly the dependencies that have not settled.
+        -- What a blocked task has left to count is what has not settled of this wait, and signals that are not counted yet.
         SELECT 'wrong count of dependencies', t.id,
                'remaining ' || b.remaining || ', to spare ' || b.spare || ', deferred ' || COALESCE(f.signals, 0)
                || ', unsettled ' || COALESCE(e.unsettled, 0)
@@ -2944,7 +2946,7 @@ CREATE FUNCTION taskq.check()
                       GROUP BY e.run_no, e.wait_no) AS e ON e.run_no = b.task_no AND e.wait_no = b.wait_no
          WHERE b.remaining + b.spare - COALESCE(f.signals, 0) <> COALESCE(e.unsettled, 0)
         UNION ALL
-        -- What is ready or scheduled waits for nothing.
+        -- What is in `run`, parked or scheduled waits for nothing.
         SELECT 'task has an unsettled dependency but is not blocked', t.id, after.id
           FROM taskq.dependency AS e
           JOIN taskq.task AS t ON t.task_no = e.run_no
