@@ -60,7 +60,7 @@ pub(super) fn standing_of(task_nos: &[TaskNo], mut see: impl FnMut(Stored)) {
 /// Under which condition an edge is waited for again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Under {
-    /// That with which it was first made: the task is in no suspension, or in none any more.
+    /// That with which it was first made: the task is not suspended for it. It is in no suspension, or in one for others.
     First,
     /// The one that it has: the task is suspended for it.
     ThatOfSuspension,
