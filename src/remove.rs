@@ -212,8 +212,10 @@ impl Loss {
 
     /// A suspended task is freed by what it waits for, as by its time-out, and never goes with that.
     fn leaves(self, row: &Live, counter: &Counter, some_suffice: bool) -> Left {
+        // A signal of which all dependencies are met waits for its word alone, and stays, as a task that is free.
+        let waits_for_word = counter.is_of_signal() && counter.open() == 0;
         // A dependency that settled and was then replaced, or whose retention is over, still counts.
-        if row.dependencies <= self.all && counter.since.is_none() {
+        if row.dependencies <= self.all && counter.since.is_none() && !waits_for_word {
             return Left::Nothing;
         }
         match (some_suffice && counter.since.is_none(), counter) {

@@ -141,6 +141,17 @@ impl Refusal {
         )
     }
 
+    /// `TQ005`: a call names a dependency twice, with two conditions.
+    pub(crate) fn two_conditions(after: &str, run: &str, one: &str, other: &str) -> Self {
+        let (after, run) = (shortened(after), shortened(run));
+        Refusal::new(
+            "TQ005",
+            format!("task \"{run}\" is to run after \"{after}\" with two conditions"),
+            format!("The call names this dependency with the conditions \"{one}\" and \"{other}\"."),
+            "A dependency has one condition; name it once.",
+        )
+    }
+
     /// `TQ005`: the shard is set before the first task, or never.
     pub(crate) fn shard_is_set(shard: i32) -> Self {
         Refusal::new(

@@ -21,7 +21,7 @@ pub(super) fn name_problem(key: &str, name: &str) -> Option<Problem> {
     };
     let hint = match key {
         "action" => "Give a name of 1 to 1,000 bytes.",
-        "id" => "Give an id of 1 to 1,000 bytes, or leave it out to have one made.",
+        "id" => "Give an id of 1 to 1,000 bytes; a task that is inserted without one gets one.",
         _ => "Give a name of 1 to 1,000 bytes, or leave it out.",
     };
     Some(Problem::new(what, hint))

@@ -67,7 +67,7 @@ pub(super) fn resolve(tasks: &[NewTask], stored: &mut Stored, ignore_missing: bo
                 } else {
                     (task.id.as_str(), reference.id.as_str())
                 };
-                Refusal::other_condition(after, run, has.name(), reference.condition.name())
+                Refusal::two_conditions(after, run, has.name(), reference.condition.name())
             })?;
         }
     }

@@ -167,6 +167,8 @@ fn insert_signals(tasks: &[One]) -> Result<()> {
 static STORED: Statement<&[TaskNo], (TaskNo, TaskNo, WaitNo, i8, i8)> = Statement::new(
     c"SELECT d.after_no, d.run_no, d.wait_no, d.counts, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1)",
 );
+static WAITING: Statement<&[TaskNo]> =
+    Statement::new(c"SELECT FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.counts = 'w' LIMIT 1");
 static DEPENDENTS: Statement<&[TaskNo]> =
     Statement::new(c"SELECT FROM taskq.dependency d WHERE d.after_no = ANY ($1) LIMIT 1");
 
@@ -203,7 +205,7 @@ fn link(tasks: &mut [One], children: &[Vec<String>], wait_no: WaitNo) -> Result<
             }
             edges
                 .add(Edge { after, run, condition: *condition })
-                .map_err(|has| Refusal::other_condition(id, &name(), has.name(), condition.name()))?;
+                .map_err(|has| Refusal::two_conditions(id, &name(), has.name(), condition.name()))?;
         }
     }
     count(tasks, &edges, &outcomes, wait_no);
@@ -227,23 +229,30 @@ fn count(tasks: &mut [One], edges: &EdgeSet, outcomes: &HashMap<TaskNo, Outcome>
         let Some(one) = of_each.get_mut(&edge.run) else { continue };
         let outcome = outcomes.get(&edge.after).copied();
         if let Some((stored, counts, condition)) = stored.get(&(edge.after, edge.run)).copied() {
-            let is_counted = counts == Counts::ForItsWait && (stored == wait_no || outcome.is_some());
-            // A child has said so itself; or what has ended was counted when it did, whatever the condition was.
-            if !is_counted {
-                one.waits.all += i32::from(counts == Counts::Dropped);
-                one.waits.unsettled += i32::from(outcome.is_none());
-                let has_failed = outcome.is_some_and(|outcome| outcome.is_abort());
-                one.waits.failed += i32::from(has_failed) - i32::from(counts.has_kept_failure(condition));
+            if counts == Counts::ForItsWait && stored == wait_no {
+                // A child has said so itself.
+                continue;
+            }
+            if counts != Counts::Dropped {
+                // What has ended was counted when it did, whatever the condition was.
+                if counts != Counts::ForItsWait || outcome.is_none() {
+                    one.waits.unsettled += i32::from(outcome.is_none());
+                    let has_failed = outcome.is_some_and(|outcome| outcome.is_abort());
+                    one.waits.failed += i32::from(has_failed) - i32::from(counts.has_kept_failure(condition));
+                }
                 let condition = if outcome.is_some() { Condition::Settled } else { edge.condition };
                 again.push(Edge { condition, ..*edge });
+                continue;
             }
-            continue;
+            // It went on without it: that is a new one now.
+            again.push(*edge);
+        } else {
+            new.push(*edge);
         }
         one.waits.all += 1;
         if let Some(lost) = one.waits.count(edge.after, edge.condition, outcome) {
             one.lost = Some(Lost::decides(one.lost, lost));
         }
-        new.push(*edge);
     }
     new.sort_unstable_by_key(|edge| (edge.after, edge.run));
     dependency::insert(new.into_iter().map(|edge| (edge, wait_no)), true);
@@ -256,13 +265,18 @@ fn count(tasks: &mut [One], edges: &EdgeSet, outcomes: &HashMap<TaskNo, Outcome>
 
 fn check_cycles(tasks: &[One], edges: &EdgeSet, outcomes: &HashMap<TaskNo, Outcome>) -> Result<()> {
     let runs: Vec<TaskNo> = tasks.iter().map(|one| one.live.task_no).collect();
-    if DEPENDENTS.execute(runs.as_slice()) == 0 {
-        return Ok(());
-    }
-    guard();
     // What has ended blocks nothing any more.
     let open = edges.edges.iter().filter(|edge| !outcomes.contains_key(&edge.after));
     let mut arcs: Vec<(TaskNo, TaskNo)> = open.map(|edge| (edge.after, edge.run)).collect();
+    if arcs.is_empty() || DEPENDENTS.execute(runs.as_slice()) == 0 {
+        return Ok(());
+    }
+    guard();
+    // What waits for nothing itself, as most children and signals, is on no cycle: the tasks behind those of the call, which may be
+    // many, need not be looked at.
+    if WAITING.execute(arcs.iter().map(|(after, _)| *after).collect::<Vec<_>>()) == 0 {
+        return Ok(());
+    }
     arcs.extend(stored_arcs(&runs));
     acyclic(&arcs).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))
 }
@@ -275,8 +289,11 @@ fn go_on_or_wait(tasks: &[One], now: Time) -> Vec<Code> {
     let rows =
         locks::lock(&tasks.iter().map(|one| one.live.task_no).collect::<Vec<_>>(), LockStrength::Update);
     for one in tasks {
-        codes.push((one.at, if one.lost.is_some() { Outcome::Aborted.name() } else { "pending" }));
-        let Some(row) = rows.get(&one.live.task_no) else { continue };
+        let row = rows.get(&one.live.task_no);
+        // A child of the call may have ended it: one that is lost, and that it has to wait for.
+        let aborts = one.lost.is_some() || row.is_none();
+        codes.push((one.at, if aborts { Outcome::Aborted.name() } else { "pending" }));
+        let Some(row) = row else { continue };
         let mut row = row.clone();
         let Place::Blocked(mut counter) = row.place else { continue };
         // Less the one that has stood for the call.

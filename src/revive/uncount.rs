@@ -135,9 +135,17 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, kept: KeptE
                 if counts && edge.failed {
                     waits.entry(edge.run).or_default().failed -= 1;
                 }
-                changed.count_no_more(edge.after, edge.run, Counts::KeptAsMet);
+                // A failure that a task in progress goes on counting is taken back when the other one is waited for again.
+                let in_progress = row.is_some_and(Live::in_progress);
+                let kept = if in_progress && edge.failed { Counts::KeptAsFailed } else { Counts::KeptAsMet };
+                changed.count_no_more(edge.after, edge.run, kept);
             }
-            Fate::Goes => of_those_in_progress.push((edge.after, edge.run)),
+            Fate::Goes => {
+                let wait = waits.entry(edge.run).or_default();
+                wait.all -= 1;
+                wait.failed -= i32::from(edge.failed);
+                of_those_in_progress.push((edge.after, edge.run));
+            }
             Fate::IsAsked => {
                 again.insert(edge.run);
             }

@@ -93,6 +93,23 @@ macro_rules! granted {
     };
 }
 
+/// The status with which the task of a row of `expiry`, named `e`, aborts; `t` is the task.
+macro_rules! status {
+    () => {
+        "pg_catalog.format('expired: it was not %s by %s', CASE WHEN t.signal THEN 'signalled' ELSE 'granted' END,
+                           pg_catalog.to_char(e.due AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS\"Z\"'))"
+    };
+}
+
+/// The status of a task whose time has come, whether it was granted or not.
+pub(crate) static PASSED_ONE: Statement<(TaskNo, Time), String> = Statement::new(sql!(
+    "SELECT ",
+    status!(),
+    " FROM taskq.expiry e
+      CROSS JOIN LATERAL (SELECT t.signal FROM taskq.task t WHERE t.task_no = e.task_no OFFSET 0) AS t
+      WHERE e.task_no = $1 AND e.due <= $2"
+));
+
 /// Rows whose time has come, so many at most, from a time on: the task, whether it was granted or has ended, whether it shares the
 /// end of another one, and the status with which it aborts. Walks `expiry_due_idx`.
 pub(crate) static PASSED: Statement<(Time, i32, Time), (TaskNo, bool, bool, String)> = Statement::new(sql!(
@@ -101,8 +118,9 @@ pub(crate) static PASSED: Statement<(Time, i32, Time), (TaskNo, bool, bool, Stri
     ",
             EXISTS (SELECT FROM taskq.parked p WHERE p.task_no = e.task_no AND p.kind = 'm' OFFSET 0)
             OR EXISTS (SELECT FROM taskq.run r WHERE r.task_no = e.task_no AND r.aside < 0 OFFSET 0),
-            pg_catalog.format('expired: it was not %s by %s', CASE WHEN t.signal THEN 'signalled' ELSE 'granted' END,
-                              pg_catalog.to_char(e.due AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS\"Z\"'))
+            ",
+    status!(),
+    "
        FROM taskq.expiry e
       CROSS JOIN LATERAL (SELECT t.signal FROM taskq.task t WHERE t.task_no = e.task_no OFFSET 0) AS t
       WHERE e.due >= $3 AND e.due <= $1

@@ -41,6 +41,11 @@ impl Counter {
     pub(crate) fn open(&self) -> i32 {
         self.remaining + self.spare
     }
+
+    /// Whether it is that of a signal.
+    pub(crate) fn is_of_signal(&self) -> bool {
+        self.spare < 0
+    }
 }
 
 /// A live row, locked or removed by this transaction.

@@ -130,7 +130,12 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     let (mut waits, mut lost) = waits_of(&new, &outcomes);
     wait_again(&again, &rows, &mut waits);
     add_waits(&waits, &rows, now);
-    lost.retain(|run, _| !some_suffice.contains_key(run));
+    // A suspended task needs all that it waits for.
+    let is_suspended = |run: &TaskNo| {
+        let counter = rows.get(run).and_then(Live::counter);
+        counter.is_some_and(|counter| counter.since.is_some())
+    };
+    lost.retain(|run, _| !some_suffice.contains_key(run) || is_suspended(run));
     abort_lost(&lost, &names, now);
     Ok(asked.edges.iter().filter(|edge| blocks(edge)).count() as i64)
 }
@@ -156,7 +161,7 @@ fn ask(
         may_wait(&d.run, run, rows)?;
         asked
             .add(Edge { after, run, condition: d.condition })
-            .map_err(|has| Refusal::other_condition(&d.after, &d.run, has.name(), d.condition.name()))?;
+            .map_err(|has| Refusal::two_conditions(&d.after, &d.run, has.name(), d.condition.name()))?;
     }
     Ok(asked)
 }

@@ -18,7 +18,7 @@ use crate::rights::{self, Doing};
 use crate::settle::{Ending, fold, settle};
 use crate::state::{Cause, Outcome};
 use crate::store::live::{self, Live};
-use crate::store::{known_actions, task};
+use crate::store::{expiry, known_actions, task};
 
 /// `taskq.signal(task_id, result, status, action, retention) -> boolean`
 #[pg_extern(sql = "")]
@@ -61,16 +61,13 @@ enum Found {
 }
 
 impl Signal<'_> {
-    /// Completes the task, or inserts it completed; false if it has ended before. Of two calls at once, the second waits for the first, by
+    /// Completes the task, or inserts it completed; false if it has ended before, or has expired. Of two calls at once, the second waits for the first, by
     /// the row of the task or by its id, and finds what that has left.
     fn send(&self) -> Result<bool> {
         loop {
             check_for_interrupts();
             match self.find()? {
-                Found::Waiting(row) => {
-                    self.complete(&row);
-                    return Ok(true);
-                }
+                Found::Waiting(row) => return Ok(self.end(&row)),
                 Found::Settled => return Ok(false),
                 Found::Nothing => {}
             }
@@ -99,10 +96,21 @@ impl Signal<'_> {
         Ok(rows.remove(&task_no).map_or(Found::Settled, Found::Waiting))
     }
 
-    fn complete(&self, row: &Live) {
+    /// Completes it, unless its time has passed: then it aborts, as if a call had looked after what expires in time.
+    fn end(&self, row: &Live) -> bool {
+        let now = clock::now();
         live::remove([row]);
-        let end = Ending::of(row, Outcome::Completed, Cause::Signalled, self.status.clone());
-        settle(vec![Ending { result: self.result.clone(), ..end }], clock::now());
+        let expired = expiry::PASSED_ONE.first((row.task_no, now));
+        let in_time = expired.is_none();
+        let end = match expired {
+            Some(status) => Ending::abort(row, Cause::Expired, Some(status)),
+            None => Ending {
+                result: self.result.clone(),
+                ..Ending::of(row, Outcome::Completed, Cause::Signalled, self.status.clone())
+            },
+        };
+        settle(vec![end], now);
+        in_time
     }
 
     /// The task that waits for this call alone. Where no retention is given it is kept for a day at least, so that what waits for it

@@ -4,6 +4,7 @@ mod anew;
 mod edges;
 mod found;
 mod meets;
+mod named_again;
 mod races;
 mod refused;
 mod signals;

@@ -132,3 +132,39 @@ fn it_counts_as_blocked_and_never_as_ready() {
     session.run("SELECT taskq.replace_tasks('[{\"id\": \"s2\", \"action\": \"signal\", \"signal\": true}]'); SELECT taskq.delete_tasks('{s3}')");
     assert!(signal(&mut session, "s2"));
 }
+
+/// Why: to tidy up what has completed took an approval that was still awaited, and all behind it.
+#[test]
+fn one_that_waits_for_its_word_alone_outlives_its_dependencies() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y"},
+                       {"id": "met", "action": "signal", "signal": true, "depends_on": ["a"]},
+                       {"id": "after", "action": "z", "depends_on": ["met"]},
+                       {"id": "open", "action": "signal", "signal": true, "depends_on": ["b"]},
+                       {"id": "both", "action": "signal", "signal": true, "depends_on": ["a", "b"]}]))
+        .unwrap();
+    session.perform("x", "completed");
+    assert_eq!(session.delete(&["a"]).unwrap(), 1);
+    assert_eq!(session.task("met").unwrap().total_dependencies, 0);
+    assert_eq!(session.delete(&["b"]).unwrap(), 3, "what was still to come takes its dependents along");
+    assert!(signal(&mut session, "met"));
+    assert_eq!(session.state("after"), "ready");
+}
+
+#[test]
+fn one_that_has_expired_is_signalled_no_more() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SET taskq.now = '2090-01-01 00:00Z'; SELECT taskq.insert_task('s', 'signal', signal => true, expires_in => '1 hour')");
+    session.run("SELECT taskq.insert_task('in time', 'signal', signal => true, expires_in => '6 hours')");
+    session.run("SET taskq.now = '2090-01-01 05:00Z'");
+    assert!(!signal(&mut session, "s"), "no call has looked after it in time");
+    assert_eq!(
+        session
+            .one::<String>("SELECT state || ': ' || cause || ': ' || status FROM taskq.tasks WHERE id = 's'"),
+        "aborted: expired: expired: it was not signalled by 2090-01-01 01:00:00Z"
+    );
+    assert!(signal(&mut session, "in time"));
+}

@@ -117,3 +117,35 @@ fn a_retry_of_many_that_were_suspended_takes_time_that_grows_with_their_number()
     let (few, many) = (used(4_000), used(40_000));
     assert!(many < 20 * few, "{few} ns of processor time for 4,000, {many} for 40,000");
 }
+
+/// Why: each suspension read all that depends on the task, directly or not, though nothing could close a cycle.
+#[test]
+fn a_suspension_does_not_read_what_depends_on_the_task() {
+    let pages = |dependents: i32, depends_on: &str| {
+        let db = Db::new();
+        let mut session = db.connect();
+        session.run("SELECT taskq.insert_task('t', 'work')");
+        session.run(&format!(
+            "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('action', 'x', 'depends_on', '[\"t\"]'::jsonb))
+                                                        FROM generate_series(1, {dependents})))"
+        ));
+        let mut pages = 0;
+        // The first ones read what the session has to know.
+        for n in 0..4 {
+            let grant = session.own_one("work");
+            let token = grant.token;
+            let depends_on = depends_on.replace("s0", &format!("s{n}"));
+            pages = session.pages(&format!(
+                "SELECT taskq.return_task('t', '{token}', 'pending', depends_on => '{depends_on}')"
+            ));
+            if depends_on != "[]" {
+                assert!(signal(&mut session, &format!("s{n}")));
+            }
+        }
+        pages
+    };
+    for depends_on in ["[]", "[{\"id\": \"s0\", \"signal\": true}]"] {
+        let (few, many) = (pages(10, depends_on), pages(3000, depends_on));
+        assert!(many < few + 50, "{depends_on}: {few} pages with few dependents, {many} with many");
+    }
+}

@@ -171,3 +171,26 @@ fn a_timer_among_them_is_a_time_limit() {
     assert_eq!((session.state("limit"), session.state("q")), ("completed".to_owned(), "ready".to_owned()));
     assert_eq!(dependencies(&mut session), ["limit"]);
 }
+
+/// Why: whether what is lost was added before or after it was lost decided on the task.
+#[test]
+fn a_suspended_one_needs_also_what_is_added_to_it() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "x", "action": "x"}, {"id": "a", "action": "a"},
+                       {"id": "before", "action": "work", "depends_on": ["a"], "num_required": 1},
+                       {"id": "later", "action": "work", "depends_on": ["a"], "num_required": 1}]))
+        .unwrap();
+    session.perform("a", "completed");
+    for grant in session.own("w", 2, &["work"]).unwrap() {
+        suspend(&mut session, &grant, "depends_on => '[{\"id\": \"s\", \"signal\": true}]'").unwrap();
+    }
+    session.run("SELECT taskq.add_dependencies('{x}', '{before}')");
+    session.cancel(&["x"]).unwrap();
+    session.run("SELECT taskq.add_dependencies('{x}', '{later}')");
+    assert_eq!(
+        (session.state("before"), session.state("later")),
+        ("aborted".to_owned(), "aborted".to_owned())
+    );
+}
