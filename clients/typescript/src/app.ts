@@ -325,7 +325,7 @@ export class App {
       throw new RangeError("concurrency is no positive integer");
     if (!(Number.isInteger(prefetch) && prefetch >= 0))
       throw new RangeError("prefetch is no integer from 0 up");
-    const queue = new Queue(this.#calls, this.#makeWaiter, this.#actor, this.#log, this.#prepare);
+    const queue = new Queue(this.#make, this.#makeWaiter, this.#actor, this.#log, this.#prepare);
     const environment: Environment = { calls: this.#calls, pool: () => this.#pool(concurrency) };
     return new Worker(queue, environment, registered, { ...options, concurrency, prefetch }, this.#log);
   }
