@@ -100,6 +100,10 @@ export function durable<Body>(
         context.suspended,
         Promise.resolve(workflow(context, body)).then(completed),
       ]);
+    } catch (error) {
+      context.leave();
+      await context.quiet;
+      throw error;
     } finally {
       context.leave();
     }
