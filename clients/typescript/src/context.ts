@@ -239,6 +239,10 @@ export class Context {
     }
   }
 
+  #call(text: string, values: unknown[]): Promise<any[]> {
+    return this.task.held(this.#environment.calls.call(text, values));
+  }
+
   /** The ids of the children of a step, in order, if they were inserted. */
   #childIds(step: string, count: number): string[] | undefined {
     if (count === 0) return [];
@@ -252,7 +256,7 @@ export class Context {
     const run = randomUUID().slice(0, 8);
     const ids = childIds(`${this.id}/${step}`, bodies.length, run);
     const children = ids.map((id, n) => encodeTask({ ...keys, id, action, body: bodies[n] }));
-    await this.#environment.calls.call(
+    await this.#call(
       `SELECT taskq.save_step($1, $2, $3, $4::jsonb), (SELECT count(*) FROM taskq.insert_tasks($5::jsonb, on_conflict => 'skip'))`,
       [this.id, this.task.token, `${step}/children`, JSON.stringify({ run }), toJson(children, "children")],
     );
@@ -261,16 +265,18 @@ export class Context {
 
   /** Saves a step, and gives what is kept: what was saved first, as JSON has it. */
   async #save<T>(step: string, result: T, client?: Queryable): Promise<T> {
-    const query = "SELECT taskq.save_step($1::text, $2::text::uuid, $3::text, $4::text::jsonb) AS saved";
+    const query =
+      "SELECT taskq.save_step($1::text, $2::text::uuid, $3::text, $4::text::jsonb)::text AS saved";
     const values = [this.task.id, this.task.token, step, toJson(result) ?? null];
     const call = client ? runOn(client, query, values) : this.#environment.calls.call(query, values);
-    const [row] = await stored(`result of step "${step}"`, call);
-    return row.saved;
+    const [row] = await stored(`result of step "${step}"`, this.task.held(call));
+    // Read here, and not by a driver: on the application's connection that may have another parser.
+    return JSON.parse(row.saved);
   }
 
   /** A time that began when this was asked first, and the seconds that are left of it, by the queue's clock. */
   async #limit(step: string, duration: Duration): Promise<{ left: number; until: string }> {
-    const [row] = await this.#environment.calls.call(
+    const [row] = await this.#call(
       `SELECT greatest(extract(epoch FROM (saved ->> 'until')::timestamptz - taskq.clock())::float8, 0) AS left,
               saved ->> 'until' AS until
          FROM taskq.save_step($1, $2, $3, jsonb_build_object('until', taskq.clock() + $4::interval)) AS saved`,

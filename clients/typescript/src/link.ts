@@ -33,6 +33,8 @@ export function isTimeOut(error: unknown): boolean {
 
 function isOfTheConnection(error: unknown): boolean {
   const { code, message } = error as { code?: unknown; message?: string };
+  // That is how it is set up. The message has no code.
+  if (/does not support SSL/.test(message ?? "")) return false;
   return /^E(?!RR_)/.test(String(code)) || /connection|terminated|timeout|not queryable/i.test(message ?? "");
 }
 
