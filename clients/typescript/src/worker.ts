@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { forTimer } from "./encode.js";
 import type { Environment } from "./environment.js";
-import { describe, sqlState, TaskLost, WorkerStopped } from "./errors.js";
+import { describe, guarded, sqlState, TaskLost, WorkerStopped } from "./errors.js";
 import type { Registered } from "./handlers.js";
 import { Leases } from "./leases.js";
 import { isPassing } from "./link.js";
@@ -288,7 +288,8 @@ export class Worker {
     const ending = await performance.run(registered, this.#environment);
     const { error } = ending;
     // The refusal of the return tells of one that is lost.
-    if ("error" in ending && !performance.task.aborted && !(error instanceof TaskLost)) {
+    const lost = guarded(() => error instanceof TaskLost, false);
+    if ("error" in ending && !performance.task.aborted && !lost) {
       this.#log.warn(`${performance.task.action} ${performance.task.id}: ${describe(error)}`);
       this.#report(error, performance.task);
     }
