@@ -300,10 +300,7 @@ export class Context {
     this.#left = true;
   }
 
-  /**
-   * @internal Resolves when no step is running. The next try must not begin beside a step of this one, which may have to end
-   * before it can be told from one that is to run again.
-   */
+  /** @internal Resolves when no step is running: the next try must not run beside a step of this one. */
   get quiet(): Promise<void> {
     return new Promise((resolve) => {
       this.#quiet = resolve;
