@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import pg from "pg";
-import { encodeTask, interval } from "./encode.js";
+import { COLUMN_TYPES } from "./column-types.js";
+import { encodeTask, inMilliseconds, interval } from "./encode.js";
 import type { Environment } from "./environment.js";
 import {
   type ActionOptions,
@@ -16,6 +17,7 @@ import {
   type Workflow,
 } from "./handlers.js";
 import { Link } from "./link.js";
+import { OwnPool } from "./pool.js";
 import { stopOnSignals } from "./process.js";
 import { runOn } from "./queryable.js";
 import { Queue } from "./queue.js";
@@ -83,7 +85,7 @@ export class App {
   readonly #calls: Link;
   readonly #actions = new Map<string, Registered>();
   readonly #givenPool: pg.Pool | undefined;
-  #ownPool: pg.Pool | undefined;
+  #ownPool: OwnPool | undefined;
   #worker: Worker | undefined;
   #working: Promise<void> | undefined;
 
@@ -231,7 +233,7 @@ export class App {
     const { timezone = "UTC", overlap = "skip", backfill = "one", client } = options;
     const [row] = await this.#run(
       client,
-      `SELECT taskq.schedule($1::text, $2::text, $3::text::jsonb, timezone => $4::text, overlap => $5::text,
+      `SELECT ${inMilliseconds("next")} AS next FROM taskq.schedule($1::text, $2::text, $3::text::jsonb, timezone => $4::text, overlap => $5::text,
                              backfill => $6::text) AS next`,
       [
         name,
@@ -242,7 +244,7 @@ export class App {
         backfill,
       ],
     );
-    return row.next;
+    return row.next === null ? null : new Date(Number(row.next));
   }
 
   /**
@@ -256,10 +258,31 @@ export class App {
     // However long it sleeps, that is no sign of a server that has vanished.
     const link = new Link(() => this.#make({ query_timeout: 0 }), this.#log);
     try {
-      const [row] = await link.query("SELECT * FROM taskq.wait_for_task($1, $2)", [id, interval(timeout)]);
-      if (!row) return undefined;
-      const { task_id, status_code, status, result, settled_at } = row;
-      return { taskId: task_id, statusCode: status_code, status, result, settledAt: settled_at };
+      const [{ left, longest }] = await link.query(
+        `SELECT 1000 * extract(epoch FROM $1::interval)::float8 AS left,
+                800 * extract(epoch FROM nullif(current_setting('statement_timeout'), '0')::interval)::float8 AS longest`,
+        [interval(timeout)],
+      );
+      for (const end = Date.now() + left; ; ) {
+        // A statement that sleeps for longer than the server allows would be ended each time.
+        const wait = Math.max(Math.min(end - Date.now(), longest ?? left), 0);
+        const [row] = await link.query(
+          `SELECT task_id, status_code, status, result, ${inMilliseconds("settled_at")} AS settled_at
+             FROM taskq.wait_for_task($1, $2)`,
+          [id, interval(wait)],
+        );
+        if (row) {
+          const { task_id, status_code, status, result, settled_at } = row;
+          return {
+            taskId: task_id,
+            statusCode: status_code,
+            status,
+            result,
+            settledAt: new Date(settled_at),
+          };
+        }
+        if (Date.now() >= end) return undefined;
+      }
     } finally {
       await link.close();
     }
@@ -302,10 +325,9 @@ export class App {
   /** Stops, and closes the connections. The app may be used again after that. */
   async close(): Promise<void> {
     await this.stop();
-    await this.#calls.close();
     const pool = this.#ownPool;
     this.#ownPool = undefined;
-    await pool?.end();
+    await Promise.all([this.#calls.close(), pool?.close()]);
   }
 
   /** `await using app = new App(…)` closes it at the end of the block. */
@@ -325,13 +347,14 @@ export class App {
       throw new RangeError("concurrency is no positive integer");
     if (!(Number.isInteger(prefetch) && prefetch >= 0))
       throw new RangeError("prefetch is no integer from 0 up");
-    const queue = new Queue(this.#calls, this.#makeWaiter, this.#actor, this.#log, this.#prepare);
+    const queue = new Queue(this.#make, this.#makeWaiter, this.#actor, this.#log, this.#prepare);
     const environment: Environment = { calls: this.#calls, pool: () => this.#pool(concurrency) };
     return new Worker(queue, environment, registered, { ...options, concurrency, prefetch }, this.#log);
   }
 
   #pool(max: number): pg.Pool {
-    if (!this.#givenPool) this.#ownPool ??= new pg.Pool({ ...this.#config, max, allowExitOnIdle: true });
+    if (!this.#givenPool) this.#ownPool ??= new OwnPool({ ...this.#config, allowExitOnIdle: true });
+    if (this.#ownPool) this.#ownPool.options.max = max;
     const pool = this.#givenPool ?? (this.#ownPool as pg.Pool);
     // An idle connection that is lost is replaced when one is needed. Without a listener it would end the process.
     if (pool.listenerCount("error") === 0)
@@ -347,6 +370,7 @@ export class App {
       query_timeout: QUERY_TIMEOUT,
       ...this.#config,
       ...options,
+      types: COLUMN_TYPES,
     });
 
   /** A claim sleeps, for longer than an answer may take elsewhere. */

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { randomUUID } from "node:crypto";
 import type { PoolClient } from "pg";
 import { encodeTask, interval, type Json, toJson } from "./encode.js";
@@ -68,6 +69,9 @@ interface Kind {
 
 const TIMED_OUT: Ended = { timed_out: true };
 
+/** The step that the code is in, and whose it is. */
+const within = new AsyncLocalStorage<{ context: Context; step: string }>();
+
 /**
  * What a workflow is given. What it does through this is saved under a name and not done again. While it waits, it holds
  * no worker, no lease and no connection; when that is over it is entered anew from the top, and finds what was saved.
@@ -83,6 +87,7 @@ export class Context {
   readonly #saved = new Set<string>();
   readonly #waits: Wait[] = [];
   #running = 0;
+  #quiet: (() => void) | undefined;
   #left = false;
   #suspend!: (outcome: Return) => void;
 
@@ -106,28 +111,28 @@ export class Context {
    * Runs the function and saves its result; once it is saved, the result is given instead. If the worker dies between the
    * two, the function runs again: what it does elsewhere needs an idempotency key, `${ctx.id}/pay` for instance.
    */
-  async step<T>(name: string, run: () => T | Promise<T>, options: StepOptions = {}): Promise<T> {
-    const step = this.#name(name, options);
-    if (this.#steps.has(step)) return this.#steps.get(step) as T;
-    return this.#busy(() => tracedStep(step, async () => (await this.#save(step, await run())) as T));
+  step<T>(name: string, run: () => T | Promise<T>, options: StepOptions = {}): Promise<T> {
+    return this.#perform(name, options, async (step) => this.#save(step, await run()));
   }
 
   /** Runs the function in a transaction that saves the step, too: its rows are written exactly once. */
-  async transaction<T>(
+  transaction<T>(
     name: string,
     run: (client: PoolClient) => T | Promise<T>,
     options: StepOptions = {},
   ): Promise<T> {
-    const step = this.#name(name, options);
-    if (this.#steps.has(step)) return this.#steps.get(step) as T;
-    return this.#busy(() =>
-      tracedStep(step, () =>
-        inTransaction(
-          this.#environment.pool(),
-          async (client) => (await this.#save(step, await run(client), client)) as T,
-        ),
-      ),
+    return this.#perform(name, options, (step) =>
+      inTransaction(this.#environment.pool(), async (client) => this.#save(step, await run(client), client)),
     );
+  }
+
+  /** Runs what is not saved yet. */
+  #perform<T>(name: string, options: StepOptions, run: (step: string) => Promise<T>): Promise<T> {
+    return handedOut(async () => {
+      const step = this.#name(name, options);
+      if (this.#steps.has(step)) return this.#steps.get(step) as T;
+      return this.#busy(() => within.run({ context: this, step }, () => tracedStep(step, () => run(step))));
+    });
   }
 
   /**
@@ -145,14 +150,8 @@ export class Context {
   }
 
   /** Performs one task and returns its result. Throws `Aborted` if it aborts. */
-  async call<T = unknown>(
-    name: string,
-    action: string,
-    body?: unknown,
-    options: ChildOptions = {},
-  ): Promise<T> {
-    const [result] = await this.map<T>(name, action, [body], options);
-    return result as T;
+  call<T = unknown>(name: string, action: string, body?: unknown, options: ChildOptions = {}): Promise<T> {
+    return handedOut(async () => (await this.map<T>(name, action, [body], options))[0] as T);
   }
 
   /**
@@ -185,23 +184,28 @@ export class Context {
   }
 
   /** Waits for so long. */
-  async sleep(name: string, duration: Duration, options: StepOptions = {}): Promise<void> {
-    await this.#wait(
-      name,
-      { ...options, timeout: duration },
-      {
-        ended: () => undefined,
-        wait: (_, left) => ({ notBefore: left }),
-        timedOut: { result: null },
-      },
-    );
+  sleep(name: string, duration: Duration, options: StepOptions = {}): Promise<void> {
+    const kind: Kind = {
+      ended: () => undefined,
+      wait: (_, left) => ({ notBefore: left }),
+      timedOut: { result: null },
+    };
+    return handedOut(async () => void (await this.#wait(name, { ...options, timeout: duration }, kind)));
   }
 
   /**
    * A wait of any kind. How it has ended is saved, so that history does not change: not by a later signal, and not because
    * a task it waited for is removed.
    */
-  async #wait<T>(name: string, { unique, timeout }: WaitOptions, kind: Kind): Promise<T> {
+  #wait<T>(name: string, options: WaitOptions, kind: Kind): Promise<T> {
+    return handedOut(() => this.#waitUntil<T>(name, options, kind));
+  }
+
+  async #waitUntil<T>(name: string, { unique, timeout }: WaitOptions, kind: Kind): Promise<T> {
+    const outer = within.getStore();
+    // The suspension would wait for the step, and the step for what comes after the suspension.
+    if (outer?.context === this)
+      throw new Error(`"${name}" waits within step "${outer.step}": wait before the step, or after it`);
     const step = this.#name(name, { unique });
     if (timeout !== undefined) this.#take(`${step}/until`);
     if (kind.children) this.#take(`${step}/children`);
@@ -229,10 +233,14 @@ export class Context {
       );
       return rows.length === ids.length ? rows : undefined;
     } catch (error) {
-      // There is no such task, or the role may not look at it.
-      if (/^(TQ|42501)/.test(sqlState(error) ?? "")) return undefined;
+      // There is no such task.
+      if (sqlState(error)?.startsWith("TQ")) return undefined;
       throw error;
     }
+  }
+
+  #call(text: string, values: unknown[]): Promise<any[]> {
+    return this.task.held(this.#environment.calls.call(text, values));
   }
 
   /** The ids of the children of a step, in order, if they were inserted. */
@@ -248,7 +256,7 @@ export class Context {
     const run = randomUUID().slice(0, 8);
     const ids = childIds(`${this.id}/${step}`, bodies.length, run);
     const children = ids.map((id, n) => encodeTask({ ...keys, id, action, body: bodies[n] }));
-    await this.#environment.calls.call(
+    await this.#call(
       `SELECT taskq.save_step($1, $2, $3, $4::jsonb), (SELECT count(*) FROM taskq.insert_tasks($5::jsonb, on_conflict => 'skip'))`,
       [this.id, this.task.token, `${step}/children`, JSON.stringify({ run }), toJson(children, "children")],
     );
@@ -257,16 +265,18 @@ export class Context {
 
   /** Saves a step, and gives what is kept: what was saved first, as JSON has it. */
   async #save<T>(step: string, result: T, client?: Queryable): Promise<T> {
-    const query = "SELECT taskq.save_step($1::text, $2::text::uuid, $3::text, $4::text::jsonb) AS saved";
+    const query =
+      "SELECT taskq.save_step($1::text, $2::text::uuid, $3::text, $4::text::jsonb)::text AS saved";
     const values = [this.task.id, this.task.token, step, toJson(result) ?? null];
     const call = client ? runOn(client, query, values) : this.#environment.calls.call(query, values);
-    const [row] = await stored(`result of step "${step}"`, call);
-    return row.saved;
+    const [row] = await stored(`result of step "${step}"`, this.task.held(call));
+    // Read here, and not by a driver: on the application's connection that may have another parser.
+    return JSON.parse(row.saved);
   }
 
   /** A time that began when this was asked first, and the seconds that are left of it, by the queue's clock. */
   async #limit(step: string, duration: Duration): Promise<{ left: number; until: string }> {
-    const [row] = await this.#environment.calls.call(
+    const [row] = await this.#call(
       `SELECT greatest(extract(epoch FROM (saved ->> 'until')::timestamptz - taskq.clock())::float8, 0) AS left,
               saved ->> 'until' AS until
          FROM taskq.save_step($1, $2, $3, jsonb_build_object('until', taskq.clock() + $4::interval)) AS saved`,
@@ -290,6 +300,14 @@ export class Context {
     this.#left = true;
   }
 
+  /** @internal Resolves when no step is running: the next try must not run beside a step of this one. */
+  get quiet(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#quiet = resolve;
+      if (this.#running === 0) resolve();
+    });
+  }
+
   /** Counts what is running, for {@link #suspendFor}. */
   async #busy<T>(run: () => Promise<T>): Promise<T> {
     if (this.#left) return never();
@@ -299,7 +317,7 @@ export class Context {
     try {
       return await run();
     } finally {
-      this.#running--;
+      if (--this.#running === 0) this.#quiet?.();
       this.#settle();
     }
   }
@@ -329,6 +347,16 @@ export class Context {
     this.#saved.add(step);
     return step;
   }
+}
+
+/**
+ * A promise that may be rejected before it is awaited: only what awaits it sees the error. Without this Node would end the
+ * process, and with it all other tasks.
+ */
+function handedOut<T>(make: () => Promise<T>): Promise<T> {
+  const promise = make();
+  promise.catch(() => {});
+  return promise;
 }
 
 /** A new one each time: what awaits it is garbage with it. */

@@ -12,12 +12,24 @@ export function interval(duration: Duration): string {
   return `${Math.abs(duration) < 1e-3 ? 0 : duration} milliseconds`;
 }
 
+/** A time in SQL as a number, which no setting (DateStyle) and no parser of a driver writes in its own way. */
+export function inMilliseconds(time: string): string {
+  return `(1000 * extract(epoch FROM ${time}))::float8`;
+}
+
 /**
  * A body as the queue stores it: a text as it is, anything else as its JSON text. A text that would be read as JSON is
  * quoted, so that {@link decodeBody} gives back just what was inserted.
  */
 export function encodeBody(body: unknown): unknown {
-  return typeof body === "string" && isJson(body) ? JSON.stringify(body) : body;
+  const value = asJson(body);
+  return typeof value === "string" && isJson(value) ? JSON.stringify(value) : value;
+}
+
+/** What `JSON.stringify` takes a value for: it may be one that becomes a text. */
+function asJson(value: any): unknown {
+  if (value instanceof String) return String(value);
+  return typeof value?.toJSON === "function" ? value.toJSON("body") : value;
 }
 
 /** The body as it was inserted: the value of a JSON text, or else the text; `null` if there is none. */

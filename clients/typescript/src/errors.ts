@@ -44,7 +44,10 @@ export class Aborted extends Error {
   }
 }
 
-/** The reason of `task.signal` when the task was cancelled, taken over or deleted. Its result is dropped. */
+/**
+ * The reason of `task.signal` when the task was cancelled, taken over or deleted, and thrown by what reports, completes or saves a
+ * step then. Its result is dropped.
+ */
 export class TaskLost extends Error {
   override readonly name = "TaskLost";
 }

@@ -4,7 +4,7 @@ import { encodeTask, interval } from "./encode.js";
 import { type Environment, inTransaction } from "./environment.js";
 import { messageOf, Reject } from "./errors.js";
 import type { Return } from "./queue.js";
-import { Complete, completeOn, type Task } from "./task.js";
+import { Complete, type Task } from "./task.js";
 import type { Duration, Schema, SchemaResult } from "./types.js";
 
 /** What a handler returns: the result, or a {@link Complete} that has more to say. */
@@ -65,11 +65,18 @@ export function register(
 export function plain<Body>(handler: Handler<Body, unknown>, schema?: Schema<Body>): Registered["perform"] {
   return async (task) => {
     const answer = await handler(await fit(task.body, schema), task);
-    if (!task.wasCompleted) return completed(answer);
-    // Tells whether that transaction was committed: if so, this is refused. If not, the task is there for another try.
-    return { status_code: "pending", status: "the transaction that completed it was rolled back" };
+    return task.wasCompleted ? ROLLED_BACK : completed(answer);
   };
 }
+
+/**
+ * What is returned of a task that its handler has completed. If that transaction was committed, this is refused. If it was
+ * not, the task is there for another try.
+ */
+const ROLLED_BACK: Return = {
+  status_code: "pending",
+  status: "the transaction that completed it was rolled back",
+};
 
 /** A handler that is run inside the transaction that completes the task. */
 export function transactional<Body>(
@@ -78,11 +85,14 @@ export function transactional<Body>(
 ): Registered["perform"] {
   return async (task, { pool }) => {
     const body = await fit(task.body, schema);
-    await inTransaction(pool(), async (client) => {
+    return inTransaction(pool(), async (client) => {
       const answer = await handler(body, task, client);
-      await completeOn(client, task, answer instanceof Complete ? answer : new Complete(answer));
+      // Its handler may have done it, and in another transaction.
+      if (task.wasCompleted) return ROLLED_BACK;
+      const { result, options } = answer instanceof Complete ? answer : new Complete(answer);
+      await task.complete({ client, result, ...options });
+      return undefined;
     });
-    return undefined;
   };
 }
 
@@ -100,6 +110,10 @@ export function durable<Body>(
         context.suspended,
         Promise.resolve(workflow(context, body)).then(completed),
       ]);
+    } catch (error) {
+      context.leave();
+      await context.quiet;
+      throw error;
     } finally {
       context.leave();
     }

@@ -1,15 +1,15 @@
 import { forTimer, interval } from "./encode.js";
-import { describe, TaskLost } from "./errors.js";
+import { describe, sqlState, TaskLost } from "./errors.js";
 import type { Registered } from "./handlers.js";
 import { isTimeOut } from "./link.js";
 import type { Performance } from "./performance.js";
 import type { Queue } from "./queue.js";
 import type { Duration, Logger } from "./types.js";
 
-/** How long a call waits for a lock at most, where a lease allows for so much. */
-const LONGEST_LOCK = 2000;
-/** How long it waits at least: other calls hold their locks for moments. */
-const SHORTEST_LOCK = 20;
+/** How long a call that is about many tasks waits for a lock, in milliseconds: other calls hold theirs for moments. */
+export const MOMENT = 20;
+/** The same for a task by itself, once another transaction may have locked it for long. */
+const NO_PATIENCE = 1;
 
 /** The leases of what is in hand: how long they are, and the heartbeat that extends them. */
 export class Leases {
@@ -30,11 +30,6 @@ export class Leases {
   /** The lease of the claims. */
   get shortest(): string {
     return this.#shortest;
-  }
-
-  /** How long a call may wait for a lock, so that the leases of the other tasks in it do not end meanwhile. */
-  get lockTimeout(): number {
-    return Math.max(Math.min(this.#ms(this.#shortest) / 6, LONGEST_LOCK), SHORTEST_LOCK);
   }
 
   /** Reads the lengths of the leases, and returns that of another duration in milliseconds. */
@@ -64,7 +59,8 @@ export class Leases {
     let beat: Promise<void> | undefined;
     const beats = setInterval(
       () => {
-        const held = [...this.#hand].filter(({ ended, task }) => !ended && !task.lost);
+        // What has ended is ours until it is returned.
+        const held = [...this.#hand].filter(({ task }) => !task.lost);
         if (held.length === 0) return;
         beat ??= this.extend(held).finally(() => {
           beat = undefined;
@@ -84,39 +80,43 @@ export class Leases {
   async extend(held: Performance[]): Promise<void> {
     for (const lease of this.#milliseconds.keys()) {
       const alike = held.filter((performance) => this.of(performance) === lease);
-      const free = alike.filter(({ task }) => !task.wasCompleted);
-      if (free.length > 0) await this.#extendTogether(free, lease);
-      // What its handler is completing is locked until the handler's transaction ends. It may roll back.
-      const completing = alike.filter(({ task }) => task.wasCompleted);
-      await this.#extendEach(completing, lease, SHORTEST_LOCK);
+      await this.#extendTogether(
+        alike.filter((performance) => !isLocked(performance)),
+        lease,
+      );
+      await this.#extendEach(alike.filter(isLocked), lease);
     }
   }
 
   async #extendTogether(alike: Performance[], lease: string): Promise<void> {
-    const lockTimeout = this.lockTimeout / 2;
+    if (alike.length === 0) return;
     try {
-      await this.#send(alike, lease, lockTimeout);
+      await this.#send(alike, lease, MOMENT);
     } catch (error) {
       // One task that another transaction has locked costs the others nothing.
-      if (isTimeOut(error) && alike.length > 1)
-        await this.#extendEach(alike, lease, Math.max(lockTimeout / alike.length, SHORTEST_LOCK));
+      if (isTimeOut(error) && sqlState(error)) await this.#extendEach(alike, lease);
       else this.#log.warn(`no heartbeat: ${describe(error)}`);
     }
   }
 
-  async #extendEach(alike: Performance[], lease: string, lockTimeout: number): Promise<void> {
+  async #extendEach(alike: Performance[], lease: string): Promise<void> {
     for (const performance of alike) {
-      const { ended, task } = performance;
-      if (ended) continue;
-      await this.#send([performance], lease, lockTimeout).catch((error) => {
-        if (!task.wasCompleted) this.#log.warn(`no heartbeat for ${task.id}: ${describe(error)}`);
-      });
+      try {
+        await this.#send([performance], lease, NO_PATIENCE);
+      } catch (error) {
+        if (!isLocked(performance))
+          this.#log.warn(`no heartbeat for ${performance.task.id}: ${describe(error)}`);
+        // Without a connection the others would fail as well, and each in its time.
+        if (!sqlState(error)) return;
+      }
     }
   }
 
   async #send(alike: Performance[], lease: string, lockTimeout: number): Promise<void> {
     const pairs = alike.map(({ task }) => ({ task_id: task.id, token: task.token }));
-    const owned = await this.#queue.extend(pairs, lease, this.#ms(this.#shortest) / 6, lockTimeout);
+    // The next heartbeat, over another connection, still comes in time then.
+    const timeout = this.#ms(this.#shortest) / 4;
+    const owned = await this.#queue.extend(pairs, lease, lockTimeout, timeout);
     for (const [n, performance] of alike.entries()) if (!owned[n]) this.#lose(performance);
   }
 
@@ -126,4 +126,12 @@ export class Leases {
     this.#log.warn(`${performance.task.action} ${performance.task.id}: lost, it was cancelled or taken over`);
     performance.task.abort(new TaskLost(`task "${performance.task.id}" is not ours any more`));
   }
+}
+
+/**
+ * Whether it is known to be locked: its handler is completing it, and has not committed yet; or its return waits for another
+ * transaction. Either may come to nothing.
+ */
+function isLocked({ late, task }: Performance): boolean {
+  return late || task.wasCompleted;
 }

@@ -10,6 +10,8 @@ const LONGEST_DELAY = 10_000;
 const CANCEL_REQUEST = 80877102;
 /** How long the server may take to close a connection. */
 const CLOSING = 1000;
+/** How long a statement waits for its turn before it takes the second connection. */
+const PATIENCE = 1000;
 
 /**
  * Whether the call may work later, through another connection or at another time: the server stops, starts, has no room,
@@ -31,6 +33,8 @@ export function isTimeOut(error: unknown): boolean {
 
 function isOfTheConnection(error: unknown): boolean {
   const { code, message } = error as { code?: unknown; message?: string };
+  // That is how it is set up. The message has no code.
+  if (/does not support SSL/.test(message ?? "")) return false;
   return /^E(?!RR_)/.test(String(code)) || /connection|terminated|timeout|not queryable/i.test(message ?? "");
 }
 
@@ -48,8 +52,8 @@ export interface LinkOptions {
   /** Statements that have a name are prepared once per connection. */
   prepare?: boolean;
   /**
-   * A statement that waits for its turn for too long gets a second connection, for as long as it takes. For one that is
-   * before it may wait for a transaction of the caller's, and the caller for this one: no server would see that deadlock.
+   * A statement that waits for its turn for too long gets a second connection, for as long as it takes. One that is before it
+   * may wait for a transaction of the caller's, and the caller for this one: no server would see that deadlock.
    */
   spare?: boolean;
   /** The connection is closed when nothing is waiting for it. */
@@ -60,10 +64,8 @@ export interface LinkOptions {
 export interface Sending {
   /** The name to prepare it under. */
   name?: string;
-  /** For how many milliseconds it waits for its turn before it takes the second connection. */
-  patience?: number;
-  /** It may be sent a second time: it waits no longer for its answer, either. */
-  twice?: boolean;
+  /** After how many milliseconds without an answer it fails, and the connection is taken for a dead one. */
+  timeout?: number;
   /** A call that was ended for its time is not repeated: the caller divides it. */
   divisible?: boolean;
 }
@@ -84,7 +86,6 @@ export class Link {
   #interrupted = false;
   #giveUpAt = Number.POSITIVE_INFINITY;
   #cutting: NodeJS.Timeout | undefined;
-  #cut = false;
   #pause = new AbortController();
 
   constructor(
@@ -100,39 +101,37 @@ export class Link {
   }
 
   /** The rows of a statement, sent once, after those before it. */
-  query(
-    text: string,
-    values: unknown[],
-    { name, patience = 1000, twice = false }: Sending = {},
-  ): Promise<any[]> {
+  query(text: string, values: unknown[], sending: Sending = {}): Promise<any[]> {
     const spare = this.#spare;
     return new Promise((resolve, reject) => {
       let gone = false;
       let timer: NodeJS.Timeout | undefined;
-      if (spare && (twice || this.#waiting > 0)) {
+      if (spare && this.#waiting > 0) {
         timer = setTimeout(() => {
           gone = true;
           resolve(spare.query(text, values));
-        }, forTimer(patience));
+        }, PATIENCE);
       }
       this.#waiting++;
       this.#last = this.#last.then(async () => {
-        if (!twice) clearTimeout(timer);
-        if (!gone) await this.#send(text, values, name).then(resolve, reject);
         clearTimeout(timer);
+        if (!gone) await this.#send(text, values, sending).then(resolve, reject);
         this.#waiting--;
         if (this.#brief && this.#waiting === 0) this.#dismiss();
       });
     });
   }
 
-  async #send(text: string, values: unknown[], name: string | undefined): Promise<any[]> {
-    if (this.#cut) throw new Error("no connection is used any more");
+  async #send(text: string, values: unknown[], { name, timeout }: Sending): Promise<any[]> {
+    this.#demandTime();
     const client = (this.#client ?? (await this.#open())) as Refable;
+    // Connecting may have taken until then.
+    this.#demandTime();
     client.ref();
     this.#running = client;
     try {
-      return (await client.query({ text, values, name: this.#prepare ? name : undefined })).rows;
+      const query = { text, values, name: this.#prepare ? name : undefined, query_timeout: timeout };
+      return (await client.query(query)).rows;
     } catch (error) {
       if (isBroken(error)) this.#drop(client);
       // A pooler that shares server connections and knows nothing of prepared statements: go on without.
@@ -142,6 +141,10 @@ export class Link {
       this.#running = undefined;
       client.unref();
     }
+  }
+
+  #demandTime(): void {
+    if (Date.now() >= this.#giveUpAt) throw new Error("no connection is used any more");
   }
 
   /**
@@ -165,24 +168,23 @@ export class Link {
   }
 
   /**
-   * From then on (`Date.now()`) no call is repeated any more. One that pauses is repeated at once, if there is time. What is
+   * From then on (`Date.now()`) no statement is sent any more. A call that pauses is repeated at once, if there is time. What is
    * under way at the time of the cut fails then: neither a lock nor a server that does not answer holds up the end.
    */
   giveUpAt(time: number, cutAt = time): void {
     this.#spare?.giveUpAt(time, cutAt);
     this.#giveUpAt = time;
-    this.#cut = false;
     clearTimeout(this.#cutting);
     if (Number.isFinite(cutAt)) {
       this.#cutting = setTimeout(
         () => {
-          this.#cut = true;
-          for (const client of [this.#running, this.#connecting])
-            (client as Refable)?.connection.stream.destroy();
+          for (const client of [this.#running, this.#connecting]) destroy(client);
         },
         forTimer(cutAt - Date.now()),
       ).unref();
     }
+    // It would connect for nothing.
+    if (time <= Date.now()) destroy(this.#connecting);
     this.#pause.abort();
     this.#pause = new AbortController();
   }
@@ -204,12 +206,16 @@ export class Link {
     socket.end(Buffer.concat([int32(body.length + 4), body]));
   }
 
-  /** Closes the connection. The next call opens another one. */
+  /** Closes the connection, and fails what is under way. The next call opens another one. */
   async close(): Promise<void> {
-    await this.#spare?.close();
-    const client = this.#client ?? (await this.#opening?.catch(() => undefined));
+    this.giveUpAt(0);
+    const [client] = await Promise.all([
+      this.#client ?? this.#opening?.catch(() => undefined),
+      this.#spare?.close(),
+    ]);
     this.#client = undefined;
     if (client) await end(client);
+    this.giveUpAt(Number.POSITIVE_INFINITY);
   }
 
   #open(): Promise<Client> {
@@ -251,12 +257,15 @@ export class Link {
 }
 
 /** Says goodbye. A server that does not heed it is left. */
-async function end(client: Client): Promise<void> {
-  const { connection } = client as Refable;
+export async function end(client: Client): Promise<void> {
   (client as Refable).ref();
-  const left = setTimeout(() => connection.stream.destroy(), CLOSING);
+  const left = setTimeout(() => destroy(client), CLOSING);
   await client.end().catch(() => {});
   clearTimeout(left);
+}
+
+function destroy(client: Client | undefined): void {
+  (client as Refable | undefined)?.connection.stream.destroy();
 }
 
 function int32(value: number): Buffer {

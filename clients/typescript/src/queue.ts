@@ -73,18 +73,21 @@ const COLUMNS =
   "task_id, token, action, body, num_tries, num_failures, checkpoint, results, priority, metadata";
 
 /**
- * What a worker says to the queue: one SQL call each. Two connections do, however many tasks are in hand: one that sleeps
- * in claims, and one for the rest.
+ * What a worker says to the queue: one SQL call each. Three connections do, however many tasks are in hand: one that sleeps
+ * in claims, one that returns, and one for heartbeats, which nothing else may hold up. What handlers and the application say
+ * goes another way, since it may wait for locks.
  */
 export class Queue {
-  readonly calls: Link;
   readonly #waiter: Link;
+  readonly #returns: Link;
+  readonly #beats: Link;
   readonly #late: Link;
   readonly #actor: string;
 
-  constructor(calls: Link, make: () => Client, actor: string, log: Logger, prepare: boolean) {
-    this.calls = calls;
-    this.#waiter = new Link(make, log, { prepare });
+  constructor(make: () => Client, makeWaiter: () => Client, actor: string, log: Logger, prepare: boolean) {
+    this.#waiter = new Link(makeWaiter, log, { prepare });
+    this.#returns = new Link(make, log, { prepare });
+    this.#beats = new Link(make, log, { prepare });
     this.#late = new Link(make, log, { brief: true });
     this.#actor = actor;
   }
@@ -92,7 +95,7 @@ export class Queue {
   /** Lengths of time in milliseconds. The server reads intervals, so that none is read differently here. */
   async milliseconds(intervals: string[]): Promise<number[]> {
     const query = "SELECT 1000 * extract(epoch FROM i::interval)::float8 AS ms FROM unnest($1::text[]) AS i";
-    return (await this.calls.call(query, [intervals])).map((row) => row.ms);
+    return (await this.#returns.call(query, [intervals])).map((row) => row.ms);
   }
 
   /** Up to so many tasks. With `wait` it sleeps in the server until there are some. */
@@ -112,7 +115,7 @@ export class Queue {
 
   /** Returns tasks and takes others, in one call: what was refused, and what was granted. */
   returnAndOwn(returns: string[], claim: Claim, lockTimeout: number): Promise<Returned> {
-    return this.#return(this.calls, returns, claim, lockTimeout);
+    return this.#return(this.#returns, returns, claim, lockTimeout);
   }
 
   /** Returns a task on a connection of its own, where it holds up no other. */
@@ -125,15 +128,7 @@ export class Queue {
     const rows = await link.call(
       `SELECT sqlstate, ${columns(claim)}
          FROM taskq.return_and_own_tasks($1 || ${settingLockTimeout("$7")}, $2::jsonb, $3, $4::text[], $5, $6${steps(claim)})`,
-      [
-        this.#actor,
-        `[${returns.join(",")}]`,
-        max,
-        actions,
-        lease,
-        withResults,
-        `${Math.ceil(lockTimeout)}ms`,
-      ],
+      [this.#actor, `[${returns.join(",")}]`, max, actions, lease, withResults, `${lockTimeout}ms`],
       { name: `taskq return${steps(claim)}`, divisible: true },
     );
     const first = rows.findIndex((row) => row.sqlstate === null);
@@ -142,35 +137,33 @@ export class Queue {
   }
 
   /**
-   * Moves deadlines; of each task whether it is still held. It is not repeated here: the next heartbeat comes. A call
-   * before it may wait for a transaction of the caller's, and a connection may be dead without a word: after `patience`
-   * milliseconds it goes another way. A task that another transaction has locked fails the call.
+   * Moves deadlines; of each task whether it is still held. It is not repeated here: the next heartbeat comes. A connection
+   * may be dead without a word, so it waits for its answer no longer than `timeout`. A task that another transaction has
+   * locked for longer than `lockTimeout` fails the call.
    */
-  async extend(held: Held[], lease: string, patience: number, lockTimeout: number): Promise<boolean[]> {
+  async extend(held: Held[], lease: string, lockTimeout: number, timeout: number): Promise<boolean[]> {
     const ids = held.map((task) => task.task_id);
     const tokens = held.map((task) => task.token);
-    const rows = await this.calls.query(
+    const rows = await this.#beats.query(
       `SELECT owned
          FROM taskq.extend_tasks_ownership($1 || ${settingLockTimeout("$5")}, $2::text[], $3::uuid[], $4)`,
-      [this.#actor, ids, tokens, lease, `${Math.ceil(lockTimeout)}ms`],
-      { name: "taskq extend", patience, twice: true },
+      [this.#actor, ids, tokens, lease, `${lockTimeout}ms`],
+      { name: "taskq extend", timeout },
     );
     return rows.map((row) => row.owned);
   }
 
-  /** Claims no more, and repeats no call after this time (`Date.now()`). The claim under way has `patience` to end. */
+  /** Claims no more, and sends nothing after this time (`Date.now()`). The claim under way has `patience` to end. */
   stop(giveUpAt: number, patience: number): void {
     this.#waiter.giveUpAt(0, Date.now() + patience);
     this.#waiter.interrupt();
-    this.calls.giveUpAt(giveUpAt);
-    this.#late.giveUpAt(giveUpAt);
+    for (const link of [this.#returns, this.#beats, this.#late]) link.giveUpAt(giveUpAt);
   }
 
-  /** Closes the connections. That of the calls is the app's, which opens it again when it needs it. */
+  /** Closes the connections. */
   async close(): Promise<void> {
-    this.calls.giveUpAt(Number.POSITIVE_INFINITY);
-    this.#late.giveUpAt(0);
-    await Promise.all([this.#waiter.close(), this.#late.close(), this.calls.close()]);
+    const links = [this.#waiter, this.#returns, this.#beats, this.#late];
+    await Promise.all(links.map((link) => link.close()));
   }
 }
 

@@ -1,4 +1,5 @@
 import { describe, sqlState } from "./errors.js";
+import { MOMENT } from "./leases.js";
 import { isPassing, isTimeOut } from "./link.js";
 import type { Performance } from "./performance.js";
 import type { Claim, Granted, Queue, Refused } from "./queue.js";
@@ -6,19 +7,17 @@ import type { Logger } from "./types.js";
 
 /** How often a return by itself may take too long before it is made a short one, and before it is given up. */
 const TRIES = 3;
-/** For how long a late return waits for a lock, before the other late ones have their turn. */
-const LATE_LOCK = 1000;
+/** For how long the late returns wait for their locks in one round. */
+const LATE_ROUND = 1000;
 
 /** What the returns ask of the worker, and tell it. */
 export interface Returner {
-  /** How long a return may wait for a lock that another transaction has, while others are in the same call. */
-  lockTimeout(): number;
   /** A claim in the place of those that leave, counted from now on. */
   claim(leaving: Performance[]): Claim;
   /** That claim is over. */
   claimed(claim: Claim): void;
-  /** A late return was made, or given up. */
-  gone(performance: Performance): void;
+  /** These are not in hand any more, and those were granted in their place. */
+  returned(performances: Performance[], granted?: Granted[]): void;
   fail(error: unknown): void;
 }
 
@@ -27,6 +26,7 @@ export class Returns {
   readonly #queue: Queue;
   readonly #log: Logger;
   readonly #worker: Returner;
+  #late = 0;
 
   constructor(queue: Queue, log: Logger, worker: Returner) {
     this.#queue = queue;
@@ -34,38 +34,39 @@ export class Returns {
     this.#worker = worker;
   }
 
-  /** Returns what has ended, and takes as much again. What is `late` afterwards is not returned yet. */
-  async send(ended: Performance[]): Promise<Granted[]> {
+  /** Returns what has ended, and takes as much again. */
+  async send(ended: Performance[]): Promise<void> {
     // The task of a lost one is another's by now, or gone.
-    const kept = ended.filter((performance) => performance.text !== undefined && !performance.task.lost);
+    const kept = ended.filter(({ text, task }) => text !== undefined && !task.lost);
     const claim = this.#worker.claim(ended);
+    let granted: Granted[] = [];
     try {
-      if (kept.length === 0 && claim.max === 0) return [];
-      const texts = kept.map((performance) => performance.text as string);
-      const { refused, granted } = await this.#queue.returnAndOwn(texts, claim, this.#worker.lockTimeout());
-      this.#tell(kept, refused);
-      return granted;
+      if (kept.length > 0 || claim.max > 0) granted = await this.#sendTogether(kept, claim, MOMENT);
     } catch (error) {
-      return await this.#divide(kept, error);
-    } finally {
       this.#worker.claimed(claim);
+      this.#worker.returned(ended.filter((performance) => !kept.includes(performance)));
+      return this.#divide(kept, error);
     }
+    this.#worker.claimed(claim);
+    this.#worker.returned(ended, granted);
+  }
+
+  async #sendTogether(kept: Performance[], claim: Claim, lockTimeout: number): Promise<Granted[]> {
+    const texts = kept.map((performance) => performance.text as string);
+    const { refused, granted } = await this.#queue.returnAndOwn(texts, claim, lockTimeout);
+    this.#tell(kept, refused);
+    return granted;
   }
 
   /** One that cannot be returned, or not now, fails the call. So each is returned by itself. */
-  async #divide(kept: Performance[], error: unknown): Promise<Granted[]> {
+  async #divide(kept: Performance[], error: unknown): Promise<void> {
     if (!isTimeOut(error) && !(isRefusal(error) && kept.length > 0)) throw error;
     if (kept.length === 1) {
       const [performance] = kept as [Performance];
-      if (isTimeOut(error)) {
-        void this.late(performance);
-        return [];
-      }
+      if (isTimeOut(error)) return void this.late(performance);
       this.#refuse(performance, error);
     }
-    const granted: Granted[] = [];
-    for (const performance of kept) granted.push(...(await this.send([performance])));
-    return granted;
+    for (const performance of kept) await this.send([performance]);
   }
 
   /** A return that was refused is made once more, as a short one that says why. */
@@ -78,6 +79,9 @@ export class Returns {
   /** Returns a task that is locked, or takes too long, where it is in the way of no other. It stays in hand until then. */
   async late(performance: Performance): Promise<void> {
     performance.late = true;
+    this.#late++;
+    // It leaves its slot, if not the hand.
+    this.#worker.returned([]);
     try {
       for (let tries = 0; !performance.task.lost; ) {
         try {
@@ -95,14 +99,16 @@ export class Returns {
       this.#log.error(`${performance.task.id}: not returned, free when its lease ends: ${describe(error)}`);
       if (!isPassing(error) && (!isRefusal(error) || sqlState(error) === "42501")) this.#worker.fail(error);
     } finally {
-      this.#worker.gone(performance);
+      this.#late--;
+      this.#worker.returned([performance]);
     }
   }
 
   async #sendLate(performance: Performance): Promise<void> {
     const claim = this.#worker.claim([]);
     this.#worker.claimed(claim);
-    this.#tell([performance], await this.#queue.returnLate(performance.text as string, claim, LATE_LOCK));
+    const lockTimeout = Math.max(Math.round(LATE_ROUND / this.#late), MOMENT);
+    this.#tell([performance], await this.#queue.returnLate(performance.text as string, claim, lockTimeout));
   }
 
   #tell(kept: Performance[], refused: Refused[]): void {

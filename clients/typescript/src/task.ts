@@ -1,5 +1,5 @@
 import { decodeBody, encodeTask, interval, toJson } from "./encode.js";
-import { isUnstorable, messageOf, Reject, TaskLost } from "./errors.js";
+import { isUnstorable, messageOf, Reject, sqlState, TaskLost } from "./errors.js";
 import type { Link } from "./link.js";
 import { runOn } from "./queryable.js";
 import type { Granted } from "./queue.js";
@@ -112,13 +112,9 @@ export class Task {
   /** Says how far it is (0 to 1), and saves a checkpoint, which comes with the next try if there is one. */
   async report(report: { status?: string; progress?: number; checkpoint?: unknown }): Promise<void> {
     const checkpoint = report.checkpoint === undefined ? null : JSON.stringify(report.checkpoint);
-    await this.#calls.call("SELECT taskq.report_status($1, $2, $3, $4, $5::jsonb)", [
-      this.id,
-      this.token,
-      report.status ?? null,
-      report.progress ?? null,
-      checkpoint,
-    ]);
+    const { status = null, progress = null } = report;
+    const values = [this.id, this.token, status, progress, checkpoint];
+    await this.held(this.#calls.call("SELECT taskq.report_status($1, $2, $3, $4, $5::jsonb)", values));
   }
 
   /**
@@ -131,8 +127,18 @@ export class Task {
     result,
     ...options
   }: { client: Queryable; result?: unknown } & CompleteOptions): Promise<void> {
-    await completeOn(client, this, new Complete(result, options));
+    await this.held(completeOn(client, this, new Complete(result, options)));
     this.#completed = true;
+  }
+
+  /** @internal A call in the name of this performance: the queue refuses it when that does not hold the task any more. */
+  async held<T>(call: Promise<T>): Promise<T> {
+    try {
+      return await call;
+    } catch (error) {
+      if (sqlState(error) !== "TQ001") throw error;
+      throw new TaskLost(`task "${this.id}" is not ours any more`, { cause: error });
+    }
   }
 
   /** @internal Whether {@link complete} was called. */
@@ -142,11 +148,7 @@ export class Task {
 }
 
 /** Completes a task in the transaction of a client. */
-export async function completeOn(
-  client: Queryable,
-  task: Task,
-  { result, options }: Complete,
-): Promise<void> {
+async function completeOn(client: Queryable, task: Task, { result, options }: Complete): Promise<void> {
   await stored(
     "result",
     runOn(

@@ -6,7 +6,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import pg from "pg";
 import type { App } from "./app.js";
-import { decodeBody, interval } from "./encode.js";
+import { decodeBody, inMilliseconds, interval } from "./encode.js";
 import type { Duration } from "./types.js";
 import type { WorkOptions } from "./worker.js";
 
@@ -14,8 +14,10 @@ import type { WorkOptions } from "./worker.js";
 export interface TestDatabaseOptions {
   /** A server on which the role may create databases and the extension. Absent: `PGHOST` and its like. */
   connectionString?: string;
-  /** Runs once, when the template is made: create your tables here. */
+  /** Runs once, when the template is made: create your tables here. Its text is a part of what names the template. */
   setup?: (client: pg.Client) => Promise<unknown>;
+  /** What `setup` makes if its text does not say that: the last of the migrations that it runs, or a digest of them. */
+  version?: string;
 }
 
 /** A database of a test. */
@@ -51,7 +53,7 @@ export async function createTestDatabase(options: TestDatabaseOptions = {}): Pro
   const name = `taskq_test_${randomBytes(6).toString("hex")}`;
   await withClient({ connectionString, database: maintenance(connectionString) }, async (client) => {
     await client.query("SELECT pg_advisory_lock($1)", [LOCK]);
-    const template = await templateName(client, setup);
+    const template = await templateName(client, options);
     const { rowCount } = await client.query("SELECT FROM pg_database WHERE datname = $1", [template]);
     if (rowCount === 0) await makeTemplate(client, template, connectionString, setup);
     await client.query(`CREATE DATABASE ${name} TEMPLATE ${template}`);
@@ -63,12 +65,19 @@ export async function createTestDatabase(options: TestDatabaseOptions = {}): Pro
   return { connectionString: withDatabase(connectionString, name), drop, [Symbol.asyncDispose]: drop };
 }
 
-/** One for each version of the extension and each text of `setup`. */
-async function templateName(client: pg.Client, setup: TestDatabaseOptions["setup"]): Promise<string> {
+/** One for each script of the extension, which may be another one of the same version, each text of `setup`, and each `version`. */
+async function templateName(
+  client: pg.Client,
+  { setup, version }: Pick<TestDatabaseOptions, "setup" | "version">,
+): Promise<string> {
   const { rows } = await client.query(
-    "SELECT default_version FROM pg_available_extensions WHERE name = 'taskq'",
+    `SELECT md5(pg_read_binary_file(format('%s/extension/taskq--%s.sql', c.setting, e.default_version))) AS script
+       FROM pg_config() AS c, pg_available_extensions AS e
+      WHERE c.name = 'SHAREDIR' AND e.name = 'taskq'`,
   );
-  const digest = createHash("sha256").update(`${rows[0]?.default_version} ${setup}`).digest("hex");
+  const digest = createHash("sha256")
+    .update(JSON.stringify([rows[0]?.script, String(setup), version]))
+    .digest("hex");
   return `taskq_template_${digest.slice(0, 12)}`;
 }
 
@@ -140,7 +149,8 @@ export async function inserted(
  */
 export async function travel(app: App, duration: Duration): Promise<Date> {
   const [row] = await app.internals.run(
-    `SELECT (taskq.clock() + $1::interval) AS now, (taskq.clock() + $1::interval)::text AS text, current_database() AS name`,
+    `SELECT ${inMilliseconds("now")} AS now, to_char(now AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.USZ') AS text, current_database() AS name
+       FROM (SELECT taskq.clock() + $1::interval AS now) AS later`,
     [interval(duration)],
   );
   await app.internals.run(
@@ -149,7 +159,7 @@ export async function travel(app: App, duration: Duration): Promise<Date> {
   );
   // The setting holds for the connections that are opened after it.
   await app.close();
-  return row.now;
+  return new Date(row.now);
 }
 
 async function withClient(

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { forTimer } from "./encode.js";
 import type { Environment } from "./environment.js";
-import { describe, sqlState, WorkerStopped } from "./errors.js";
+import { describe, guarded, sqlState, TaskLost, WorkerStopped } from "./errors.js";
 import type { Registered } from "./handlers.js";
 import { Leases } from "./leases.js";
 import { isPassing } from "./link.js";
@@ -130,7 +130,9 @@ export class Worker {
     this.#stopping = true;
     // Called again, it may end the grace, and does not begin another one.
     this.#graceEnds = Math.min(this.#graceEnds, Date.now() + grace);
-    this.#queue.stop(this.#graceEnds + patience, patience);
+    // With nothing in hand, and no claim that may bring any, there is nothing to say any more.
+    const idle = this.#hand.size === 0 && !this.#asking;
+    this.#queue.stop(idle ? Date.now() : this.#graceEnds + patience, patience);
     clearTimeout(this.#graceOver);
     this.#graceOver = setTimeout(() => void this.#giveBack(), forTimer(this.#graceEnds - Date.now()));
     // A claim that still sleeps would be granted what goes back: then that goes back after the claim has ended.
@@ -155,27 +157,29 @@ export class Worker {
       }
       const change = this.#change;
       const granted = await this.#own(claim);
-      this.#begin(granted);
-      if (!this.#options.untilIdle || granted.length > 0) continue;
+      if (!this.#options.untilIdle || granted > 0) continue;
       if (idle) return;
       // What is in hand may bring more: children, dependents, another try.
       await change;
     }
   }
 
-  async #own(claim: Claim): Promise<Granted[]> {
+  /** How many it has brought. */
+  async #own(claim: Claim): Promise<number> {
+    let granted: Granted[] = [];
     this.#claims.set(claim, []);
     this.#asking = true;
     try {
-      return await this.#queue.own(claim, this.#options.untilIdle ? null : WAIT);
+      granted = await this.#queue.own(claim, this.#options.untilIdle ? null : WAIT);
     } catch (error) {
       // Interrupted, by stop() or because there is room for an action that this claim leaves out; nothing was granted.
       if (sqlState(error) !== "57014" && !this.#stopping) this.#fail(error);
-      return [];
-    } finally {
-      this.#asking = false;
-      this.#claims.delete(claim);
     }
+    // In one go: a stop must find a claim under way, or what it has brought in hand.
+    this.#asking = false;
+    this.#claims.delete(claim);
+    this.#begin(granted);
+    return granted.length;
   }
 
   #free(): number {
@@ -241,7 +245,7 @@ export class Worker {
     for (const performance of begun) {
       this.#prefetched.push({ performance, extended: longer.includes(performance) ? extended : undefined });
     }
-    if (this.#stopping) this.#returnPrefetched();
+    if (this.#stopping && !this.#asking) this.#returnPrefetched();
     this.#performNext();
   }
 
@@ -273,14 +277,19 @@ export class Worker {
   }
 
   async #perform(performance: Performance, extended: Promise<void> | undefined): Promise<void> {
-    await extended;
-    if (performance.ended) return;
-    if (performance.task.aborted)
-      return this.#end(performance, performance.task.lost ? {} : performance.givenBack());
+    if (extended) {
+      await extended;
+      if (performance.ended) return;
+      // A worker that has been stopped meanwhile begins nothing.
+      if (performance.task.lost || this.#stopping || this.#failure)
+        return this.#end(performance, performance.task.lost ? {} : performance.givenBack());
+    }
     const registered = this.#actions.get(performance.task.action) as Registered;
     const ending = await performance.run(registered, this.#environment);
     const { error } = ending;
-    if ("error" in ending && !performance.task.aborted && sqlState(error) !== "TQ001") {
+    // The refusal of the return tells of one that is lost.
+    const lost = guarded(() => error instanceof TaskLost, false);
+    if ("error" in ending && !performance.task.aborted && !lost) {
       this.#log.warn(`${performance.task.action} ${performance.task.id}: ${describe(error)}`);
       this.#report(error, performance.task);
     }
@@ -313,12 +322,7 @@ export class Worker {
     while (this.#ended.length > 0) {
       // What ends in the same turn of the event loop goes along.
       await new Promise(setImmediate);
-      const ended = this.#takeEnded();
-      const granted = await this.#returns.send(ended);
-      for (const performance of ended) if (!performance.late) this.#hand.delete(performance);
-      this.#begin(granted);
-      this.#wakeForRoom();
-      this.#tell();
+      await this.#returns.send(this.#takeEnded());
     }
     this.#returning = undefined;
   }
@@ -335,16 +339,15 @@ export class Worker {
 
   #returnerOf(): Returner {
     return {
-      lockTimeout: () =>
-        Math.min(this.#leases.lockTimeout, this.#stopping ? LAST_MOMENT : Number.POSITIVE_INFINITY),
       claim: (leaving) => {
         const claim = this.#claim(leaving.length, leaving);
         this.#claims.set(claim, leaving);
         return claim;
       },
       claimed: (claim) => void this.#claims.delete(claim),
-      gone: (performance) => {
-        this.#hand.delete(performance);
+      returned: (performances, granted = []) => {
+        for (const performance of performances) this.#hand.delete(performance);
+        this.#begin(granted);
         this.#wakeForRoom();
         this.#tell();
       },

@@ -87,6 +87,17 @@ describe("insertion", () => {
     assert.equal(body, "plain text", "a text is stored as it is, for workers in other languages");
   });
 
+  test("what becomes a text in JSON is that text", async () => {
+    const number = { toJSON: () => "42" };
+    const object = { toJSON: (key: string) => ({ key }) };
+    const got: unknown[] = [];
+    const mirror = database.app();
+    mirror.task("texts", (body) => void got.push(body));
+    await mirror.insertMany("texts", [number, new String("true"), new Date(0), object]);
+    await drain(mirror, { concurrency: 1 });
+    assert.deepEqual(got, ["42", "true", "1970-01-01T00:00:00.000Z", { key: "body" }]);
+  });
+
   test("a refusal is thrown, and nothing is inserted", async () => {
     const dependsOn = ["no such task"];
     await assert.rejects(app.insert("refused", null, { dependsOn }), { code: "TQ003" });

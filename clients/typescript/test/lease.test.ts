@@ -96,29 +96,56 @@ describe("leases", () => {
     assert.ok((lasts.long as number) > 3000, `long: ${lasts.long}`);
   });
 
-  test("a return that waits for a transaction of others does not hold up the heartbeats", async () => {
+  test("a return that waits for a transaction of others costs neither its task nor others the lease", async () => {
     const app = database.app();
-    app.task("returned", { lease: "1 second" }, () => "done");
-    app.task("beaten", { lease: "1 second" }, () => pause(4000));
+    const go = gate();
+    app.task("returned", { lease: "2 seconds" }, () => "done");
+    app.task("beaten", { lease: "2 seconds" }, () => go.promise);
     const client = new pg.Client(database.connectionString);
     await client.connect();
-    // A transaction that has inserted a dependent, and is open, holds up the return of the task.
+    // A transaction that has inserted a dependent, and is open, holds up the return of the task, and not its heartbeat.
     await app.insert("returned", null, { id: "returned" });
     await client.query("BEGIN");
     await client.query("SELECT taskq.insert_task('dependent', 'none', depends_on => '{returned}')");
     const beaten = await app.insert("beaten");
     const thief = database.app();
-    thief.task("beaten", { lease: "1 second" }, () => assert.fail("it is held"));
+    for (const action of ["returned", "beaten"])
+      thief.task(action, { lease: "2 seconds" }, () => assert.fail("it is held"));
     const working = [app.work({ concurrency: 2 })];
     await database.until(beaten, "in-progress");
     working.push(thief.work());
-    await pause(3000);
+    await pause(6000);
     assert.equal((await database.task("returned")).state, "in-progress", "its return waits");
     await client.query("COMMIT");
     await client.end();
-    await database.until(beaten, "completed");
-    await database.until("returned", "completed");
-    assert.equal((await database.task(beaten)).num_tries, 1);
+    go.open();
+    for (const id of [beaten, "returned"])
+      assert.equal((await database.until(id, "completed")).num_tries, 1, id);
+    await Promise.all([app.stop(), thief.stop()]);
+    await Promise.all(working);
+  });
+
+  test("insertions that wait for a transaction of others cost no task its lease", async () => {
+    const app = database.app();
+    const thief = database.app();
+    const go = gate();
+    app.task("kept", { lease: "2 seconds" }, () => go.promise);
+    thief.task("kept", { lease: "2 seconds" }, () => assert.fail("it is held"));
+    const kept = await app.insert("kept");
+    const working = [app.work()];
+    await database.until(kept, "in-progress");
+    working.push(thief.work());
+    const client = new pg.Client(database.connectionString);
+    await client.connect();
+    await client.query("BEGIN");
+    await client.query("SELECT taskq.insert_task('i1', 'none'), taskq.insert_task('i2', 'none')");
+    const inserting = ["i1", "i2"].map((id) => app.insert("none", null, { id, onConflict: "skip" }));
+    await pause(6000);
+    await client.query("ROLLBACK");
+    await client.end();
+    assert.deepEqual(await Promise.all(inserting), ["i1", "i2"]);
+    go.open();
+    assert.equal((await database.until(kept, "completed")).num_tries, 1);
     await Promise.all([app.stop(), thief.stop()]);
     await Promise.all(working);
   });

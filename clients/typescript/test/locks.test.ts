@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import pg from "pg";
-import type { App } from "taskq-pg";
+import type { App, WorkOptions } from "taskq-pg";
 import { Database, gate, pause, until } from "./support.js";
 
 // Another transaction has locked one of the tasks in hand, and stays open.
@@ -12,22 +12,22 @@ describe("a task that is locked", () => {
   });
   after(() => database.drop());
 
-  /** Cancels a task in a transaction that is rolled back in the end. */
-  const locked = async (id: string, work: () => Promise<void>) => {
+  /** Cancels tasks in a transaction that is rolled back in the end. */
+  const locked = async (ids: string[], work: () => Promise<void>) => {
     const client = new pg.Client(database.connectionString);
     await client.connect();
     try {
       await client.query("BEGIN");
-      await client.query("SELECT taskq.cancel_tasks(ARRAY[$1])", [id]);
+      await client.query("SELECT taskq.cancel_tasks($1)", [ids]);
       await work();
       await client.query("ROLLBACK");
     } finally {
       await client.end();
     }
   };
-  const begun = async (app: App, action: string, ids: string[]) => {
+  const begun = async (app: App, action: string, ids: string[], options: WorkOptions = {}) => {
     for (const id of ids) await app.insert(action, null, { id });
-    app.work({ concurrency: ids.length });
+    app.work({ concurrency: ids.length, ...options });
     for (const id of ids) await database.until(id, "in-progress");
   };
 
@@ -40,7 +40,7 @@ describe("a task that is locked", () => {
     thief.task("beaten", { lease: "2 seconds" }, (_, task) => void stolen.push(task.id));
     await begun(app, "beaten", ["x", "y", "z"]);
     thief.work();
-    await locked("x", () => pause(6000));
+    await locked(["x"], () => pause(6000));
     go.open();
     for (const id of ["x", "y", "z"]) await database.until(id, "completed");
     await Promise.all([app.stop(), thief.stop()]);
@@ -50,12 +50,39 @@ describe("a task that is locked", () => {
     );
   });
 
+  test("costs no other its heartbeat either when a report waits for it", async () => {
+    const app = database.app();
+    const thief = database.app();
+    const report = gate();
+    const go = gate();
+    const stolen: string[] = [];
+    const others = Array.from({ length: 8 }, (_, n) => `beside ${n}`);
+    app.task("reports", { lease: "2 seconds" }, async (_, task) => {
+      if (task.id === "reporting") await report.promise.then(() => task.report({ status: "half" }));
+      await go.promise;
+    });
+    thief.task("reports", { lease: "2 seconds" }, (_, task) => void stolen.push(task.id));
+    await begun(app, "reports", ["reporting", ...others]);
+    thief.work();
+    await locked(["reporting"], async () => {
+      report.open();
+      await pause(6000);
+    });
+    go.open();
+    for (const id of ["reporting", ...others]) await database.until(id, "completed");
+    await Promise.all([app.stop(), thief.stop()]);
+    assert.deepEqual(
+      stolen.filter((id) => id !== "reporting"),
+      [],
+    );
+  });
+
   test("holds up no other return, and its own is made when it is free", async () => {
     const app = database.app();
     const go = gate();
     app.task("returned", { lease: "12 seconds" }, () => go.promise.then(() => "done"));
     await begun(app, "returned", ["r1", "r2", "r3"]);
-    await locked("r1", async () => {
+    await locked(["r1"], async () => {
       go.open();
       await database.until("r2", "completed");
       await database.until("r3", "completed");
@@ -67,12 +94,47 @@ describe("a task that is locked", () => {
     await app.stop();
   });
 
+  test("holds up no other return, also if there are many", async () => {
+    const app = database.app();
+    const thief = database.app();
+    const go = gate();
+    const stolen: string[] = [];
+    const ids = Array.from({ length: 12 }, (_, n) => `m${10 + n}`);
+    const [free, held] = [ids.slice(10), ids.slice(0, 10)];
+    app.task("many", { lease: "3 seconds" }, () => go.promise.then(() => "done"));
+    thief.task("many", { lease: "3 seconds" }, (_, task) => void stolen.push(task.id));
+    await begun(app, "many", ids);
+    thief.work();
+    await locked(held, async () => {
+      go.open();
+      for (const id of free) await database.until(id, "completed");
+    });
+    for (const id of ids) assert.equal((await database.until(id, "completed")).result, "done");
+    await Promise.all([app.stop(), thief.stop()]);
+    assert.deepEqual(stolen, []);
+  });
+
+  test("holds up no other when the worker stops, also if there are many", async () => {
+    const app = database.app();
+    const ids = Array.from({ length: 15 }, (_, n) => `s${10 + n}`);
+    app.task("stopped", () => new Promise(() => {}));
+    await begun(app, "stopped", ids, { grace: 100 });
+    await locked(ids.slice(0, 12), async () => {
+      await app.stop();
+      for (const id of ids.slice(12)) {
+        const { state, num_tries } = await database.task(id);
+        assert.deepEqual([id, state, num_tries], [id, "ready", 0]);
+      }
+    });
+    await database.rows("SELECT taskq.cancel_tasks($1)", ids);
+  });
+
   test("leaves its slot to another", async () => {
     const app = database.app();
     const go = gate();
     app.task("only", { lease: "3 seconds", maxConcurrency: 1 }, () => go.promise);
     await begun(app, "only", ["o1"]);
-    await locked("o1", async () => {
+    await locked(["o1"], async () => {
       go.open();
       await database.until(await app.insert("only"), "completed");
     });
@@ -85,7 +147,7 @@ describe("a task that is locked", () => {
     const go = gate();
     app.task("left", { lease: "1 minute" }, () => go.promise);
     await begun(app, "left", ["l1", "l2"]);
-    await locked("l1", async () => {
+    await locked(["l1"], async () => {
       go.open();
       await database.until("l2", "completed");
       await until(() => app.lines.some((line) => line.startsWith("l1: not returned")), "it to be given up");

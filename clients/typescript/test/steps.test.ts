@@ -11,41 +11,6 @@ describe("steps", () => {
   });
   after(() => database.drop());
 
-  test("a branch beside a wait begins no step once the task is suspended", async () => {
-    const app = database.app();
-    let runs = 0;
-    app.workflow("beside", (ctx) =>
-      Promise.all([
-        ctx.waitFor("go", { signal: "beside" }),
-        pause(300).then(() => ctx.step("late", () => ++runs)),
-      ]),
-    );
-    const id = await app.insert("beside");
-    const working = app.work();
-    await database.until(id, "blocked");
-    await pause(600);
-    assert.equal(runs, 0);
-    await app.signal("beside", "went");
-    assert.deepEqual((await database.until(id, "completed")).result, ["went", 1]);
-    await app.stop();
-    await working;
-  });
-
-  test("a branch beside one that has failed begins no step", async () => {
-    const app = database.app();
-    let runs = 0;
-    app.workflow("failing", (ctx) =>
-      Promise.all([
-        ctx.step("fails", () => Promise.reject(new Error("no"))),
-        pause(200).then(() => ctx.step("late", () => ++runs)),
-      ]),
-    );
-    await app.insert("failing");
-    await app.work({ untilIdle: true });
-    await pause(400);
-    assert.equal(runs, 0);
-  });
-
   test("names that are made of other names are used once, too", async () => {
     const app = database.app();
     app.workflow("numbered", async (ctx) => {
@@ -124,6 +89,45 @@ describe("steps", () => {
     await app.work({ untilIdle: true });
     assert.deepEqual((await own.task(id)).result, [2, 4]);
     await own.drop();
+  });
+
+  test("a wait within a step is an error that says so", async () => {
+    const app = database.app();
+    app.task("child", () => 1);
+    app.workflow("call", (ctx) => ctx.step("outer", () => ctx.call("inner", "child")));
+    app.workflow("sleep", (ctx) => ctx.step("outer", () => pause(1).then(() => ctx.sleep("inner", 10))));
+    app.workflow("signal", (ctx) => ctx.transaction("outer", () => ctx.waitFor("inner", { signal: "s" })));
+    app.workflow("step", (ctx) => ctx.step("outer", () => ctx.step("inner", () => "fine")));
+    for (const action of ["call", "sleep", "signal"]) {
+      const id = await app.insert(action);
+      const working = app.work();
+      const { status } = await database.until(id, "scheduled");
+      assert.match(status, /^Error: "inner" waits within step "outer"/);
+      await app.stop();
+      await working;
+    }
+    const id = await app.insert("step");
+    await app.work({ untilIdle: true });
+    assert.equal((await database.task(id)).result, "fine");
+  });
+
+  test("a wait for what the role may not look at is an error, however long it is", async () => {
+    await database.rows("CREATE ROLE taskq_ts_narrow LOGIN").catch(() => {}); // roles are the server's
+    await database.rows("SELECT taskq.grant_worker('taskq_ts_narrow', actions => '{narrow}')");
+    const app = database.app({
+      connectionString: undefined,
+      database: database.name,
+      user: "taskq_ts_narrow",
+    });
+    app.workflow("narrow", (ctx, timeout: number) => ctx.waitFor("go", { signal: "given", timeout }));
+    await database.rows("SELECT taskq.signal('given', '7')");
+    const ids = await app.insertMany("narrow", [0, 60_000]);
+    await app.work({ untilIdle: true });
+    for (const id of ids) {
+      const { state, status } = await database.task(id);
+      assert.equal(state, "scheduled");
+      assert.match(status, /permission denied/);
+    }
   });
 
   test("a result that no jsonb holds aborts the workflow, and its step does not run again", async () => {

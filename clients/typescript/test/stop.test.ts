@@ -113,6 +113,21 @@ describe("stopping and dying", () => {
     });
   }
 
+  test("a handler that is left behind does not end the process while another app of it works", async () => {
+    await database.rows(
+      "SELECT taskq.insert_task(action, action) FROM unnest('{hasty,patient}'::text[]) AS action",
+    );
+    const worker = database.worker("two");
+    for (const action of ["hasty", "patient"]) await worker.says(`begun ${action}`);
+    worker.kill("SIGTERM");
+    assert.deepEqual(await worker.exited, { code: 0, signal: null });
+    assert.match(worker.output, /stopped\n$/);
+    assert.equal((await database.task("patient")).result, "ended");
+    const { state, num_tries } = await database.task("hasty");
+    assert.deepEqual([state, num_tries], ["ready", 0]);
+    await database.rows("SELECT taskq.cancel_tasks('{hasty}')");
+  });
+
   test("a killed worker's tasks are performed by another when their lease ends", async () => {
     const ids = await Promise.all([1, 2, 3].map((n) => insert(`orphan ${n}`, { sleep: 3000 })));
     const killed = database.worker("worker");

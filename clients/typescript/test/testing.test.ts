@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import pg from "pg";
 import { App } from "taskq-pg";
-import { createTestDatabase, drain, inserted, travel } from "taskq-pg/testing";
+import { createTestDatabase, drain, inserted, type TestDatabaseOptions, travel } from "taskq-pg/testing";
+import { makeFolder, removeFolder, Server, skip } from "./servers.js";
 
 const silent = { info() {}, warn() {}, error() {} };
 const setup = (client: pg.Client) => client.query("CREATE TABLE orders (id int)");
@@ -23,6 +24,53 @@ describe("taskq-pg/testing", () => {
     }
     const gone = new pg.Client(databases[0]?.connectionString);
     await assert.rejects(gone.connect(), { code: "3D000" });
+  });
+
+  test("a template is made anew when what it is made of has changed", async () => {
+    const tables = async (options: TestDatabaseOptions) => {
+      await using database = await createTestDatabase(options);
+      const client = new pg.Client(database.connectionString);
+      await client.connect();
+      const { rows } = await client.query("SELECT relname FROM pg_class WHERE relname ~ '^made_'");
+      await client.end();
+      return rows.map(({ relname }) => relname);
+    };
+    // Migrations in files, say: the text of the function does not tell what they make.
+    let table = "";
+    const setup = (client: pg.Client) => client.query(`CREATE TABLE made_${table} ()`);
+    for (const version of ["a", "b"]) {
+      table = version;
+      assert.deepEqual(await tables({ setup, version }), [`made_${version}`]);
+    }
+  });
+
+  test("a template is of the script that the extension has now", { skip }, async () => {
+    const folder = await makeFolder();
+    const server = new Server(folder);
+    await server.start();
+    const host = encodeURIComponent(await server.socket());
+    const connectionString = `postgresql:///postgres?host=${host}&user=postgres`;
+    const templates = async () => {
+      const database = await createTestDatabase({ connectionString });
+      await database.drop();
+      const rows = await server.query("SELECT FROM pg_database WHERE datname LIKE 'taskq_template_%'");
+      return rows.length;
+    };
+    const { query } = pg.Client.prototype;
+    try {
+      assert.deepEqual([await templates(), await templates()], [1, 1]);
+      // As though another script of the same version had been installed.
+      pg.Client.prototype.query = async function (this: pg.Client, ...values: unknown[]) {
+        const result = await (query as any).apply(this, values);
+        if (String(values[0]).includes("pg_available_extensions")) result.rows[0].script = "another";
+        return result;
+      } as never;
+      assert.equal(await templates(), 2);
+    } finally {
+      pg.Client.prototype.query = query;
+      await server.do("stop");
+      await removeFolder(folder);
+    }
   });
 
   test("drain works and throws what a handler threw; inserted tells what was inserted", async () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import pg from "pg";
-import { Reject } from "taskq-pg";
+import { Reject, TaskLost } from "taskq-pg";
 import { Database, gate, pause, until } from "./support.js";
 
 describe("transactions", () => {
@@ -136,32 +136,96 @@ describe("transactions", () => {
     assert.deepEqual(app.lines, [], "that the first was committed is no news");
   });
 
-  test("the heartbeat does not wait for a completion that is not committed yet", async () => {
+  test("a transactional handler may complete its task by itself", async () => {
     const app = database.app();
-    const commit = gate();
-    app.task("open", { lease: "1 second" }, async (_, task) => {
-      const client = await pool.connect();
-      await client.query("BEGIN");
-      await task.complete({ client });
-      await commit.promise;
-      await client.query("COMMIT");
-      client.release();
+    app.task("by itself", { transactional: true }, async (_, task, client) => {
+      await client.query("INSERT INTO bookings VALUES ($1)", [task.id]);
+      await task.complete({ client, result: "by hand" });
+      return "not this";
     });
-    app.task("beside", { lease: "1 second" }, () => commit.promise);
-    const open = await app.insert("open");
-    const beside = await app.insert("beside");
-    const working = app.work();
-    await database.until(beside, "in-progress");
+    const id = await app.insert("by itself");
+    await app.work({ untilIdle: true });
+    const { state, result, num_tries } = await database.task(id);
+    assert.deepEqual([state, result, num_tries, await bookings(id)], ["completed", "by hand", 1, 1]);
+    assert.deepEqual(app.lines, []);
+  });
+
+  for (const options of [{}, { transactional: true }] as const) {
+    const kind = "transactional" in options ? "transactional" : "plain";
+    test(`a refusal of another task is an error of the ${kind} handler, one of its own is none`, async () => {
+      const app = database.app();
+      const heard: string[] = [];
+      app.task(`${kind} other`, options as { transactional: true }, async () => {
+        await database.rows("SELECT taskq.return_task('no such task', gen_random_uuid())");
+      });
+      app.task(`${kind} own`, options as { transactional: true }, async (_, task) => {
+        await database.rows("SELECT taskq.cancel_tasks(ARRAY[$1])", task.id);
+        await task.report({ progress: 0.5 }).catch((error) => {
+          assert.ok(error instanceof TaskLost);
+          throw error;
+        });
+      });
+      await app.insert(`${kind} other`, null, { id: `${kind} other` });
+      await app.insert(`${kind} own`);
+      await app.work({ untilIdle: true, onError: (_, task) => heard.push(task.action) });
+      assert.deepEqual(heard, [`${kind} other`]);
+      assert.equal((await database.task(`${kind} other`)).state, "scheduled");
+      assert.ok(app.lines.some((line) => line.startsWith(`${kind} other`)));
+    });
+  }
+
+  test("a handler whose commit is under way has not lost its task", async () => {
+    const app = database.app();
+    const told: unknown[] = [];
+    app.task("slow commit", { lease: "600 milliseconds", transactional: true }, async (_, task, client) => {
+      // The server commits, and its answer comes late.
+      const { query } = client;
+      client.query = (async (...values: unknown[]) => {
+        const result = await (query as any).apply(client, values);
+        if (values[0] === "COMMIT") await pause(1500);
+        return result;
+      }) as never;
+      task.signal.addEventListener("abort", () => told.push(task.signal.reason));
+    });
+    const id = await app.insert("slow commit");
+    await app.work({ untilIdle: true });
+    assert.equal((await database.task(id)).num_tries, 1);
+    assert.deepEqual([told, app.lines], [[], []]);
+  });
+
+  test("the heartbeat does not wait for completions that are not committed yet, however many", async () => {
+    const app = database.app();
+    const count = 400;
+    const client = await pool.connect();
+    await client.query("BEGIN");
+    const committed = gate();
+    let completing = 0;
+    let completed = Promise.resolve();
+    app.task("open", { lease: "6 seconds" }, async (_, task) => {
+      completed = completed.then(() => task.complete({ client }));
+      await completed;
+      completing++;
+      await committed.promise;
+    });
+    app.task("beside", { lease: "6 seconds" }, () => committed.promise);
+    const beside = await app.insert("beside", null, { priority: 1 });
+    const open = await app.insertMany("open", new Array(count).fill(null));
+    const working = [app.work({ concurrency: count + 1 })];
+    await until(() => completing === count, "the completions");
+    const thief = database.app();
+    thief.task("beside", () => assert.fail("it is held"));
+    working.push(thief.work());
     const deadline = async () => (await database.task(beside)).action_deadline.getTime();
     for (let beat = 0; beat < 3; beat++) {
       const before = await deadline();
       await until(async () => (await deadline()) > before, "a heartbeat");
     }
-    commit.open();
-    await database.until(open, "completed");
-    await database.until(beside, "completed");
+    await client.query("COMMIT");
+    client.release();
+    committed.open();
+    for (const id of [beside, ...open]) await database.until(id, "completed");
     assert.equal((await database.task(beside)).num_tries, 1);
-    await app.stop();
-    await working;
+    await Promise.all([app.stop(), thief.stop()]);
+    await Promise.all(working);
   });
 });

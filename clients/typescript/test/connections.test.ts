@@ -1,0 +1,77 @@
+import assert from "node:assert/strict";
+import net from "node:net";
+import { after, before, describe, test } from "node:test";
+import pg from "pg";
+import { Database, gate, until } from "./support.js";
+
+describe("the app's connections", () => {
+  let database: Database;
+  before(async () => {
+    database = await Database.make();
+  });
+  after(() => database.drop());
+
+  test("an insertion that is under way when the worker ends is not cut off", async () => {
+    const app = database.app();
+    app.task("any", () => {});
+    const client = new pg.Client(database.connectionString);
+    await client.connect();
+    await client.query("BEGIN");
+    await client.query("SELECT taskq.insert_task('slow', 'none')");
+    const inserting = app.insert("none", null, { id: "slow", onConflict: "skip" });
+    await app.work({ untilIdle: true });
+    await client.query("ROLLBACK");
+    await client.end();
+    assert.equal(await inserting, "slow");
+  });
+
+  test("close does not wait for a transactional handler that does not end", async () => {
+    const app = database.app();
+    app.task("endless", { transactional: true }, () => new Promise(() => {}));
+    const id = await app.insert("endless");
+    const working = app.work({ grace: 100 });
+    await database.until(id, "in-progress");
+    await app.close();
+    await working;
+    const { state, num_tries } = await database.task(id);
+    assert.deepEqual([state, num_tries], ["ready", 0]);
+    const left = "application_name = 'taskq-pg' AND state LIKE 'idle in transaction%'";
+    await until(
+      async () => (await database.rows(`SELECT FROM pg_stat_activity WHERE ${left}`)).length === 0,
+      "its transaction to be rolled back",
+    );
+    await database.rows("SELECT taskq.cancel_tasks(ARRAY[$1])", id);
+  });
+
+  test("the pool is as large as the concurrency, also of a later call", async () => {
+    const app = database.app();
+    const all = gate();
+    let running = 0;
+    app.task("wide", { transactional: true }, async (many: number) => {
+      if (many === 1) return;
+      if (++running === many) all.open();
+      await all.promise;
+    });
+    await app.insert("wide", 1);
+    await app.work({ untilIdle: true, concurrency: 1 });
+    const ids = await app.insertMany("wide", [3, 3, 3]);
+    const working = app.work({ concurrency: 3 });
+    for (const id of ids) await database.until(id, "completed");
+    await app.stop();
+    await working;
+  });
+
+  test("a server without TLS is told of, and not tried for ever", async () => {
+    // The start of the protocol: the client asks for TLS, and the server says no.
+    const server = net.createServer((socket) => {
+      socket.on("error", () => {});
+      socket.once("data", () => socket.write("N"));
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as net.AddressInfo;
+    const app = database.app({ connectionString: `postgresql://postgres@127.0.0.1:${port}/x`, ssl: true });
+    app.task("any", () => {});
+    await assert.rejects(app.work(), /does not support SSL/);
+    server.close();
+  });
+});

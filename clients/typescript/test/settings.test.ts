@@ -1,0 +1,82 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import pg from "pg";
+import { travel } from "taskq-pg/testing";
+import { Database, pause } from "./support.js";
+
+// What a database, or the process, has set for reasons of its own.
+describe("settings of others", () => {
+  let database: Database;
+  before(async () => {
+    database = await Database.make();
+    await database.rows(`ALTER DATABASE ${database.name} SET datestyle = 'SQL, DMY'`);
+    await database.rows(`ALTER DATABASE ${database.name} SET timezone = 'Asia/Kolkata'`);
+    await database.rows(`ALTER DATABASE ${database.name} SET intervalstyle = 'sql_standard'`);
+  });
+  after(() => database.drop());
+
+  test("times are the same in every DateStyle", async () => {
+    const app = database.app();
+    app.task("any", () => 1);
+    const id = await app.insert("any");
+    await app.work({ untilIdle: true });
+    const settled = await app.waitForTask(id);
+    assert.ok(Math.abs(Number(settled?.settledAt) - Date.now()) < 3_600_000, `${settled?.settledAt}`);
+    const next = await app.schedule("nightly", "0 3 * * *", { action: "none" });
+    assert.ok(Number(next) > Date.now(), `${next}`);
+    assert.match((next as Date).toISOString(), /T03:00:00/);
+  });
+
+  test("parsers that the process has set are not the package's", async () => {
+    const { builtins } = pg.types;
+    const types = [builtins.JSONB, builtins.JSON, builtins.TIMESTAMPTZ];
+    const parsers = types.map((type) => pg.types.getTypeParser(type));
+    for (const type of types) pg.types.setTypeParser(type, (text: string) => text);
+    try {
+      const app = database.app();
+      let paid = 0;
+      app.task("child", (n: number) => ({ n }));
+      app.workflow("parsed", async (ctx) => {
+        const pay = await ctx.step("pay", () => ({ paid: ++paid }));
+        const row = await ctx.transaction("row", () => ({ row: 1 }));
+        await ctx.sleep("nap", 1);
+        return [pay, row, await ctx.call("child", "child", 7), ctx.task.metadata];
+      });
+      const id = await app.insert("parsed", null, { metadata: { by: "ann" } });
+      const working = app.work();
+      const settled = await app.waitForTask(id, { timeout: "1 minute" });
+      assert.deepEqual(settled?.result, [{ paid: 1 }, { row: 1 }, { n: 7 }, { by: "ann" }]);
+      await app.stop();
+      await working;
+    } finally {
+      for (const [n, type] of types.entries()) pg.types.setTypeParser(type, parsers[n] as never);
+    }
+  });
+
+  test("a statement_timeout does not end a wait for a task", async () => {
+    const app = database.app({ statement_timeout: 500 });
+    const id = await app.insert("late");
+    assert.equal(await app.waitForTask(id, { timeout: 50 }), undefined);
+    const waiting = app.waitForTask(id, { timeout: "1 minute" });
+    await pause(1500);
+    app.task("late", () => "done");
+    await app.work({ untilIdle: true });
+    assert.equal((await waiting)?.result, "done");
+  });
+
+  // The last one: the queue's clock stands still after it.
+  test("travel arrives when it says, in every DateStyle", async () => {
+    const app = database.app();
+    const then = await travel(app, "1 hour");
+    assert.ok(Math.abs(then.getTime() - Date.now() - 3_600_000) < 1_800_000, `${then}`);
+    const client = new pg.Client(database.connectionString);
+    await client.connect();
+    const { rows } = await client.query(
+      "SELECT floor(1000 * extract(epoch FROM taskq.clock()))::float8 AS now",
+    );
+    await client.end();
+    assert.equal(rows[0].now, then.getTime());
+    const later = await travel(app, "1 day");
+    assert.equal(later.getTime(), then.getTime() + 86_400_000);
+  });
+});
