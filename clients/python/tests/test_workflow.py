@@ -272,7 +272,11 @@ def test_children_of_different_names(taskq_app: App) -> None:
     assert str(column(taskq_app, "m", "status")).startswith('ValueError: a second step is named "m:tasks"')
 
 
-def test_a_signal_that_came_before_a_wait_without_time(taskq_app: App) -> None:
+@pytest.mark.parametrize("clock", ["goes on", "stands still"])
+def test_a_signal_that_came_before_a_wait_without_time(taskq_app: App, clock: str) -> None:
+    if clock == "stands still":
+        travel(taskq_app, "1 day")
+
     @taskq_app.workflow("wait")
     def wait(ctx: taskq.Context, name: str) -> object:
         try:
@@ -283,10 +287,36 @@ def test_a_signal_that_came_before_a_wait_without_time(taskq_app: App) -> None:
     taskq_app.signal("came", "here")
     for name in ("came", "did not"):
         taskq_app.insert("wait", name, id=f"wait {name}")
-    with working(taskq_app):
-        until(lambda: state(taskq_app, "wait came") == state(taskq_app, "wait did not") == "completed")
+    drain(taskq_app)
     assert column(taskq_app, "wait came", "result") == "here"
     assert column(taskq_app, "wait did not", "result") == "timed out"
+
+
+@pytest.mark.parametrize("comes", ["in time", "too late"])
+def test_a_signal_beside_an_entry_that_dies_before_it_has_suspended(taskq_app: App, comes: str) -> None:
+    """What a wait tells is what the queue has, however the first entry has ended."""
+
+    @taskq_app.workflow("order", backoff={"kind": "fixed", "initial": "1 minute"})
+    def order(ctx: taskq.Context) -> object:
+        try:
+            return ctx.wait_for("approved", signal="approve", timeout="2 days")
+        except taskq.TimedOut:
+            return "timed out"
+        finally:
+            if ctx.task.num_tries == 1:
+                raise LookupError("before the suspension")
+
+    taskq_app.insert("order", id="o")
+    with pytest.raises(LookupError):
+        drain(taskq_app)
+    if comes == "in time":
+        travel(taskq_app, "1 day")
+        taskq_app.signal("approve", "yes")
+        travel(taskq_app, "2 days")
+    else:
+        travel(taskq_app, "3 days")
+        taskq_app.signal("approve", "yes")
+    assert run(taskq_app, "o") == ("yes" if comes == "in time" else "timed out")
 
 
 class Bill(pydantic.BaseModel):
