@@ -216,6 +216,26 @@ def test_map_and_call(taskq_app: App) -> None:
     assert column(taskq_app, "c", "result") == [1, f"{child(taskq_app, 'c/squares/1')}: bad luck", "bad luck"]
 
 
+@pytest.mark.parametrize("kind", ["call", "map"])
+def test_children_whose_key_another_task_holds(taskq_app: App, kind: str) -> None:
+    """The task that holds the key does their work, and its result is theirs."""
+    taskq_app.task("print")(lambda label: f"printed {label}")
+
+    @taskq_app.workflow("order", max_tries=1)
+    def order(ctx: taskq.Context) -> Any:
+        if kind == "call":
+            return ctx.call("label", "print", "7", unique_by={"key": "label"})
+        return ctx.map("labels", "print", ["7", "8", "7"], unique_by=True)
+
+    taskq_app.insert("print", "7", id="first", unique_by={"key": "label"} if kind == "call" else True)
+    taskq_app.insert("order", id="o")
+    taskq_app.work(until_idle=True, actions=["order"])
+    assert state(taskq_app, "o") == "blocked"
+    printed = ["printed 7", "printed 8", "printed 7"]
+    assert run(taskq_app, "o") == (printed[0] if kind == "call" else printed)
+    assert len(inserted(taskq_app, "print")) == (1 if kind == "call" else 2)
+
+
 def child(app: App, name: str) -> str:
     [[task_id]] = app.query("SELECT id FROM taskq.tasks WHERE starts_with(id, %s)", [f"{name}/"])
     return task_id

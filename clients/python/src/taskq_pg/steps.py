@@ -40,9 +40,12 @@ _LEFT = """SELECT (until::timestamptz - taskq.clock())::text, until::timestamptz
 # die before, and what brings a task back from an abort drops what is open.
 _ENDED = """SELECT id, action, status_code::text, status, result FROM taskq.tasks
              WHERE id = ANY(%s::text[]) AND settled_at <= %s::text::timestamptz"""
-# In one transaction with a step that says so: the tasks are inserted once, even if retention has removed them since.
-_INSERT = """SELECT taskq.save_step(%s, %s::text::uuid, %s, %s::text::jsonb),
-                    (SELECT count(*) FROM taskq.insert_tasks(%s::text::jsonb, on_conflict => 'skip'))"""
+# In one transaction with a step that says which they are: the tasks are inserted once, even if retention has removed
+# them since. Where a unique key has kept one out, the task that holds the key does its work.
+_INSERT = """SELECT taskq.save_step(%s, %s::text::uuid, %s, (
+                        SELECT jsonb_agg(task_id ORDER BY n)
+                          FROM taskq.insert_tasks_report(%s::text::jsonb, on_conflict => 'skip')
+                               WITH ORDINALITY AS report (task_id, outcome, existing_id, n)))"""
 
 
 class Steps:
@@ -146,10 +149,10 @@ class Steps:
             ids = [self._child(name if is_call else f"{name}/{n}") for n in range(len(texts))]
             shared = {**plain(keys), "action": action, "metadata": tracing.inject(keys.get("metadata"))}
             children = [{**shared, "id": i, "body": text} for i, text in zip(ids, texts, strict=True)]
-            yield _INSERT, [self.task.id, self.task.token, inserted, dumps(ids), dumps(children)]
-            self._steps[inserted] = ids
+            rows = yield _INSERT, [self.task.id, self.task.token, inserted, dumps(children)]
+            self._steps[inserted] = rows[0][0]
         # Those that were inserted, whatever the code asks for by now.
-        ended = yield from self._wait(name, self._steps.get(inserted, []), None)
+        ended = yield from self._wait(name, self._steps.get(inserted) or [], None)
         return _values(ended, return_aborted)
 
     def _child(self, name: str) -> str:
