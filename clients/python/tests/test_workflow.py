@@ -1,9 +1,10 @@
 """Durable functions: what is saved is not done again, and waiting holds nothing."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 import pydantic
@@ -115,6 +116,54 @@ def test_a_result_that_is_no_json_names_its_step(taskq_app: App, kind: type, pro
     taskq_app.insert("odd", id="o", max_tries=1)
     taskq_app.work(until_idle=True)
     assert column(taskq_app, "o", "status") == f'TypeError: the result of step "strange" is no JSON: {problem}'
+
+
+class Paid(NamedTuple):
+    receipt: str
+
+
+class Name(str): ...
+
+
+def paid() -> Paid:
+    return Paid("r 1")
+
+
+def named() -> Name:
+    return Name("ann")
+
+
+@pytest.mark.parametrize("function", [paid, named])
+@pytest.mark.parametrize("kind", ["step", "transaction", "async step", "async transaction"])
+def test_a_result_that_its_annotation_cannot_be_read_as_is_not_saved(
+    taskq_app: App, function: Callable[[], Any], kind: str
+) -> None:
+    """As what is no JSON: code that is mended goes on. Without an annotation it is what its JSON says."""
+    annotated = function.__annotations__["return"]
+
+    def book(_: psycopg.Connection) -> annotated:
+        return function()
+
+    async def book_async(_: psycopg.AsyncConnection) -> annotated:
+        return function()
+
+    async def do(ctx: taskq.AsyncContext) -> Any:
+        return await (ctx.step("odd", function) if kind == "async step" else ctx.transaction("odd", book_async))
+
+    if kind.startswith("async"):
+        taskq_app.workflow("w")(do)
+    else:
+        taskq_app.workflow("w")(
+            lambda ctx: ctx.step("odd", function) if kind == "step" else ctx.transaction("odd", book)
+        )
+    taskq_app.workflow("plain")(lambda ctx: ctx.step("odd", lambda: function()))
+    taskq_app.insert("w", id="w", max_tries=1)
+    taskq_app.insert("plain", id="p")
+    taskq_app.work(until_idle=True)
+    problem = f'BodyError: the result of step "odd" cannot be read as {annotated.__name__}'
+    assert column(taskq_app, "w", "status") == problem
+    assert steps(taskq_app, "w") == []
+    assert column(taskq_app, "p", "result") in (["r 1"], "ann")
 
 
 def test_a_signal(taskq_app: App) -> None:

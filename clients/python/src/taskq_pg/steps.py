@@ -10,6 +10,7 @@ What both flavours of contexts do is written here once, as generators that yield
 from __future__ import annotations
 
 import hashlib
+import json
 import typing
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
@@ -75,16 +76,19 @@ class Steps:
             raise ValueError(f'a second step is named "{name}"; in a loop, say step(..., unique=False)')
         return self._use(f"{name}#{uses}")
 
-    def _save(self, name: str, value: Any) -> Calls[Any]:
-        rows = yield self._saving(name, value)
+    def _save(self, name: str, value: Any, function: Callable[..., Any] | None = None) -> Calls[Any]:
+        rows = yield self._saving(name, value, function)
         self._steps[name] = rows[0][0]
         return rows[0][0]
 
-    def _saving(self, name: str, value: Any) -> Statement:
+    def _saving(self, name: str, value: Any, function: Callable[..., Any] | None) -> Statement:
         try:
             text = dumps_again(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise TypeError(f'the result of step "{name}" is no JSON: {error}') from error
+        if function is not None:
+            # Once it is saved, each entry reads it, and none would get further.
+            read(json.loads(text), function, name)
         return _SAVE, [self.task.id, self.task.token, name, text, self._lease]
 
     def _left(self, name: str, duration: Duration) -> Calls[tuple[str | None, str]]:
