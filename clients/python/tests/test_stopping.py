@@ -212,3 +212,28 @@ def test_stopping_again_and_again_loses_nothing(taskq_app: App) -> None:
             until(lambda: len(done) > before or len(done) == 1000)
     assert sorted(done) == list(range(1000))
     assert taskq_app.query("SELECT state, count FROM taskq.count_tasks()") == [("completed", 1000)]
+
+
+def test_a_stop_before_the_loop_has_begun(taskq_app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    taskq_app.task("noop")(lambda: None)
+    new_loop = asyncio.new_event_loop
+
+    def stop_first() -> asyncio.AbstractEventLoop:
+        assert taskq_app.stop() == 1
+        return new_loop()
+
+    monkeypatch.setattr(asyncio, "new_event_loop", stop_first)
+    assert taskq_app.stop() == 0
+    taskq_app.work()
+    assert taskq_app.stop() == 0
+
+
+def test_a_stop_before_the_loop_comes_to_it(taskq_app: App) -> None:
+    taskq_app.task("noop")(lambda: None)
+
+    async def main() -> None:
+        working = asyncio.create_task(taskq_app.work_async())
+        taskq_app.stop()
+        await working
+
+    asyncio.run(main())

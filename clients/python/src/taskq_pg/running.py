@@ -59,7 +59,7 @@ def _in_coroutine(frame: FrameType | None) -> bool:
     return False
 
 
-def run_in_new_loop(main: Coroutine[Any, Any, None], close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def run_in_new_loop(main: Coroutine[Any, Any, Any], close: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a coroutine as ``asyncio.run`` does, but do not wait for threads of handlers that were given back."""
     loop = asyncio.new_event_loop()
     try:
