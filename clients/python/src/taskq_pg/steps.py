@@ -39,8 +39,8 @@ _LEFT = """SELECT (until::timestamptz - taskq.clock())::text, until::timestamptz
                           #>> '{}' AS until) AS saved"""
 # By that time. A suspension tells the next entry of what has ended; but that there was one is not sure: a worker may
 # die before, and what brings a task back from an abort drops what is open.
-_ENDED = """SELECT id, action, status_code::text, status, result FROM taskq.tasks
-             WHERE id = ANY(%s::text[]) AND settled_at <= %s::text::timestamptz"""
+_ENDED = """SELECT id, NULL, status_code::text, status, result
+              FROM unnest(%s::text[]) AS id, taskq.wait_for_task(id, '0') WHERE settled_at <= %s::text::timestamptz"""
 # In one transaction with a step that says which they are: the tasks are inserted once, even if retention has removed
 # them since. Where a unique key has kept one out, the task that holds the key does its work.
 _INSERT = """SELECT taskq.save_step(%s, %s::text::uuid, %s, (
@@ -111,8 +111,14 @@ class Steps:
             left, end = yield from self._left(until, timeout)
             if left is not None:
                 raise Suspend(depends_on=elements, wait_at_most=left)
-            rows = yield _ENDED, [ids, end]
-            self._results |= {row[0]: Result(*row) for row in rows}
+            try:
+                rows = yield _ENDED, [ids, end]
+            except psycopg.Error as error:
+                # One of them is not there, or not for this role to look at.
+                if error.sqlstate not in ("TQ003", "42501"):
+                    raise
+            else:
+                self._results |= {row[0]: Result(*row) for row in rows}
         over: Any = {"timed_out": True}
         if all(task_id in self._results for task_id in ids):
             over = [self._ending(task_id) for task_id in ids]

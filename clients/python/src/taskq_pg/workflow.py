@@ -128,7 +128,12 @@ class Context(Steps):
         try:
             statement = next(calls)
             while True:
-                statement = calls.send(self._run(statement))
+                try:
+                    rows = self._run(statement)
+                except psycopg.Error as error:
+                    statement = calls.throw(error)
+                else:
+                    statement = calls.send(rows)
         except StopIteration as end:
             return typing.cast(T, end.value)
 
@@ -250,7 +255,12 @@ class AsyncContext(Steps):
         try:
             statement = next(calls)
             while True:
-                statement = calls.send(await self._run(statement))
+                try:
+                    rows = await self._run(statement)
+                except psycopg.Error as error:
+                    statement = calls.throw(error)
+                else:
+                    statement = calls.send(rows)
         except StopIteration as end:
             return typing.cast(T, end.value)
 
