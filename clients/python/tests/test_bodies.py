@@ -12,8 +12,9 @@ from uuid import UUID
 import pydantic
 import pytest
 
-from taskq_pg import BodyError
+from taskq_pg import App, BodyError, Context, Outcome, Task
 from taskq_pg.bodies import body_text, convert, dumps, dumps_again, read_body
+from taskq_pg.testing import inserted
 
 
 class Colour(enum.Enum):
@@ -161,3 +162,28 @@ def test_what_does_not_fit_says_where(text: str | None, annotation: Any, message
 def test_what_is_no_json_is_refused(value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         dumps(value)
+
+
+def test_a_body_is_stored_alike_however_it_is_inserted(taskq_app: App) -> None:
+    body = Computed(a=1)
+
+    @taskq_app.task("returns")
+    def returns() -> Outcome:
+        return Outcome(children=[{"id": "returned", "action": "x", "body": body}])
+
+    @taskq_app.task("completes")
+    def completes(_: None, task: Task) -> None:
+        with taskq_app.connections.use() as connection:
+            task.complete(connection=connection, children=[{"id": "completed", "action": "x", "body": body}])
+
+    @taskq_app.workflow("calls")
+    def calls(ctx: Context) -> None:
+        ctx.call("called", "x", body)
+
+    taskq_app.insert("x", body, id="one")
+    taskq_app.insert_many("x", [body], ids=["many"])
+    taskq_app.insert_tasks([{"id": "each", "action": "x", "body": body}])
+    for action in ("returns", "completes", "calls"):
+        taskq_app.insert(action)
+    taskq_app.work(until_idle=True)
+    assert [task.row["body"] for task in inserted(taskq_app, "x")] == ['{"a": 1}'] * 6

@@ -99,6 +99,16 @@ def test_the_id_is_that_of_the_task_that_does_the_work(taskq_app: App) -> None:
     assert caught.value.sqlstate == "TQ002"
 
 
+def test_whatever_rows_the_connection_makes(taskq_app: App) -> None:
+    for rows in (psycopg.rows.dict_row, psycopg.rows.namedtuple_row, psycopg.rows.scalar_row):
+        with psycopg.connect(conninfo(taskq_app), row_factory=rows) as connection:
+            name = rows.__name__
+            assert taskq_app.insert("a", id=name, connection=connection) == name
+            assert taskq_app.insert_many("a", [1], ids=[f"{name} 1"], connection=connection) == [f"{name} 1"]
+            assert taskq_app.signal(f"{name} 2", connection=connection) is True
+            assert connection.row_factory is rows
+
+
 def test_in_the_transaction_of_a_connection_or_cursor(taskq_app: App) -> None:
     with psycopg.connect(conninfo(taskq_app), row_factory=psycopg.rows.dict_row) as connection:
         taskq_app.insert("a", id="rolled back", connection=connection)

@@ -13,17 +13,18 @@ from taskq_pg import App
 
 
 @pytest.fixture
-def as_role(taskq_app: App) -> Iterator[Callable[[str], str]]:
+def as_role(taskq_app: App) -> Iterator[Callable[..., str]]:
     """Where to connect as a role that is granted one part."""
     roles: list[sql.Identifier] = []
     where = conninfo(taskq_app)
     with psycopg.connect(where, autocommit=True) as connection:
 
-        def grant(part: str) -> str:
+        def grant(part: str, *actions: str) -> str:
             name = f"taskq_{part}_{uuid.uuid4().hex[:8]}"
             roles.append(sql.Identifier(name))
             connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(roles[-1]))
-            connection.execute(sql.SQL("SELECT {}(%s)").format(sql.Identifier("taskq", f"grant_{part}")), [name])
+            given = sql.Identifier("taskq", f"grant_{part}")
+            connection.execute(sql.SQL("SELECT {}(%s, %s)").format(given), [name, list(actions) or None])
             return psycopg.conninfo.make_conninfo(where, user=name)
 
         yield grant
@@ -32,7 +33,7 @@ def as_role(taskq_app: App) -> Iterator[Callable[[str], str]]:
             connection.execute(sql.SQL("DROP ROLE {}").format(role))
 
 
-def test_each_part(taskq_app: App, as_role: Callable[[str], str], caplog: pytest.LogCaptureFixture) -> None:
+def test_each_part(taskq_app: App, as_role: Callable[..., str], caplog: pytest.LogCaptureFixture) -> None:
     with App(as_role("inserter")) as inserter:
         inserter.insert("order", id="o")
         inserter.insert_many("square", [3], ids=["s"])
@@ -56,3 +57,23 @@ def test_each_part(taskq_app: App, as_role: Callable[[str], str], caplog: pytest
     assert column(taskq_app, "o", "result") == ["yes", 1, 4]
     assert column(taskq_app, "s", "result") == 9
     assert "settings and schedules stay as the database has them" in caplog.text
+
+
+def test_a_wait_of_a_narrowed_worker(taskq_app: App, as_role: Callable[..., str]) -> None:
+    """It asks for what has come by the end of its time, and that is no more than the role may know."""
+    with App(as_role("worker", "order", "signal")) as worker:
+
+        @worker.workflow("order")
+        def order(ctx: taskq.Context, body: str) -> object:
+            try:
+                return ctx.wait_for("approved", signal=body, timeout="0 seconds")
+            except taskq.TimedOut:
+                return "timed out"
+
+        taskq_app.signal("came", "yes")
+        taskq_app.signal("hidden", "yes", action="other")
+        for name in ("came", "never", "hidden"):
+            taskq_app.insert("order", name, id=name + " order")
+        worker.work(until_idle=True)
+    results = [column(taskq_app, f"{name} order", "result") for name in ("came", "never", "hidden")]
+    assert results == ["yes", "timed out", "timed out"]

@@ -56,7 +56,7 @@ def test_a_handler_that_ends_within_the_grace(taskq_app: App, action: str) -> No
     assert state(taskq_app, "next") == "ready", "it claims no more"
 
 
-@pytest.mark.parametrize("action", ["sleep", "asleep", "block"])
+@pytest.mark.parametrize("action", ["sleep", "asleep", "block", "in thread"])
 def test_a_handler_that_does_not(taskq_app: App, action: str) -> None:
     taskq_app.insert(action, 600, id="s", max_tries=1)
     with process(taskq_app, "--grace", "0.2 seconds") as worker:
@@ -79,6 +79,27 @@ def test_a_second_signal_ends_at_once(taskq_app: App, action: str) -> None:
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(60) == 0
     assert given_back(taskq_app, "s")
+
+
+def test_a_coroutine_in_c_code(taskq_app: App) -> None:
+    """The task goes back; the process ends with the call, which nothing can end."""
+    taskq_app.insert("compute", 2**31 - 1, id="s", max_tries=1)
+    with process(taskq_app, "--grace", "0.2 seconds") as worker:
+        until(lambda: begun(taskq_app, "s"))
+        worker.send_signal(signal.SIGTERM)
+        until(lambda: given_back(taskq_app, "s"))
+
+
+def test_a_forked_process_is_no_worker(taskq_app: App) -> None:
+    """Its signals are its own: one ends it as any process, and the worker goes on."""
+    taskq_app.insert("fork", id="f")
+    with process(taskq_app) as worker:
+        until(lambda: state(taskq_app, "f") == "completed")
+        assert column(taskq_app, "f", "result") == [-signal.SIGTERM] * 2
+        taskq_app.insert("noop", id="n")
+        until(lambda: state(taskq_app, "n") == "completed")
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(60) == 0
 
 
 def test_while_the_server_is_away(own_app: App, server: Server) -> None:
@@ -191,3 +212,28 @@ def test_stopping_again_and_again_loses_nothing(taskq_app: App) -> None:
             until(lambda: len(done) > before or len(done) == 1000)
     assert sorted(done) == list(range(1000))
     assert taskq_app.query("SELECT state, count FROM taskq.count_tasks()") == [("completed", 1000)]
+
+
+def test_a_stop_before_the_loop_has_begun(taskq_app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    taskq_app.task("noop")(lambda: None)
+    new_loop = asyncio.new_event_loop
+
+    def stop_first() -> asyncio.AbstractEventLoop:
+        assert taskq_app.stop() == 1
+        return new_loop()
+
+    monkeypatch.setattr(asyncio, "new_event_loop", stop_first)
+    assert taskq_app.stop() == 0
+    taskq_app.work()
+    assert taskq_app.stop() == 0
+
+
+def test_a_stop_before_the_loop_comes_to_it(taskq_app: App) -> None:
+    taskq_app.task("noop")(lambda: None)
+
+    async def main() -> None:
+        working = asyncio.create_task(taskq_app.work_async())
+        taskq_app.stop()
+        await working
+
+    asyncio.run(main())

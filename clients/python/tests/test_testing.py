@@ -1,7 +1,9 @@
 """The plugin's own fixtures and calls."""
 
 import asyncio
-from datetime import timedelta
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 
 import psycopg
 import pytest
@@ -10,6 +12,7 @@ import taskq_pg as taskq
 from conftest import conninfo
 from taskq_pg import App
 from taskq_pg.testing import drain, drain_async, inserted, travel
+from taskq_pg.threads import in_thread
 
 
 def test_travel(taskq_app: App) -> None:
@@ -25,6 +28,49 @@ def test_travel(taskq_app: App) -> None:
     travel(taskq_app, timedelta(days=3))
     drain(taskq_app)
     assert done == [1, 2]
+
+
+def test_travel_in_a_loop(taskq_app: App) -> None:
+    """What keeps a connection, or has one in hand, is at the new time with its next call."""
+
+    @taskq_app.workflow("nap")
+    async def nap(ctx: taskq.AsyncContext) -> None:
+        await ctx.sleep("nap", "1 day")
+
+    async def clock() -> datetime:
+        return (await taskq_app.query_async("SELECT taskq.clock()"))[0][0]
+
+    async def main() -> None:
+        taskq_app.insert("nap", id="n")
+        await drain_async(taskq_app)
+        async with taskq_app.connections.use_async():
+            with taskq_app.connections.use():
+                moment = travel(taskq_app, "2 days")
+        assert await clock() == moment == taskq_app.query("SELECT taskq.clock()")[0][0]
+        await drain_async(taskq_app)
+        assert inserted(taskq_app, "nap")[0].state == "completed"
+        await taskq_app.close_async()
+
+    asyncio.run(main())
+
+
+def test_travel_beside_a_loop_of_another_thread(taskq_app: App) -> None:
+    keeps, travelled = threading.Event(), threading.Event()
+
+    async def main() -> datetime:
+        await taskq_app.query_async("SELECT 1")
+        keeps.set()
+        await in_thread(travelled.wait)
+        [[moment]] = await taskq_app.query_async("SELECT taskq.clock()")
+        await taskq_app.close_async()
+        return moment
+
+    with ThreadPoolExecutor() as threads:
+        future = threads.submit(asyncio.run, main())
+        keeps.wait()
+        moment = travel(taskq_app, "2 days")
+        travelled.set()
+        assert future.result() == moment
 
 
 def test_drain_raises_what_a_handler_raised(taskq_app: App) -> None:

@@ -53,36 +53,32 @@ def test_a_forked_process_has_connections_of_its_own(taskq_app: App) -> None:
     assert taskq_app.insert("x", id="last") == "last"
 
 
-def test_a_claim_that_is_cancelled_does_not_mean_that_there_is_nothing(taskq_app: App) -> None:
-    taskq_app.task("work")(lambda body: body)
-    taskq_app.insert("work", 1, id="t")
-    set_for_database(taskq_app, "statement_timeout = 300")
-    app = App(conninfo(taskq_app))
-    app.task("work")(lambda body: body)
-    with psycopg.connect(conninfo(taskq_app)) as other:
-        other.execute("LOCK TABLE taskq.task IN ACCESS EXCLUSIVE MODE")
-        with working(app, until_idle=True) as thread:
+def held_up(app: App, setting: str, statement: str, **settings: int) -> None:
+    """Have a worker that ends when it is idle; it does not, and meets the setting, while a statement holds locks."""
+    set_for_database(app, setting)
+    held = App(conninfo(app))
+    held.task("work", **settings)(lambda body: body)
+    with psycopg.connect(conninfo(app)) as other:
+        other.execute(statement)
+        with working(held, until_idle=True) as thread:
             thread.join(1)
             assert thread.is_alive()
             other.rollback()
-            until(lambda: state(taskq_app, "t") == "completed")
             until(lambda: not thread.is_alive())
-    app.close()
+    held.close()
+
+
+def test_a_claim_that_is_cancelled_does_not_mean_that_there_is_nothing(taskq_app: App) -> None:
+    taskq_app.insert("work", 1, id="t")
+    held_up(taskq_app, "statement_timeout = 300", "LOCK TABLE taskq.task IN ACCESS EXCLUSIVE MODE")
+    assert state(taskq_app, "t") == "completed"
 
 
 def test_settings_that_another_transaction_makes_are_made_later(taskq_app: App) -> None:
     taskq_app.query("SELECT taskq.set_action('work', max_concurrency => 3)")
-    set_for_database(taskq_app, "lock_timeout = 200")
-    app = App(conninfo(taskq_app))
-    app.task("work", max_concurrency=4)(lambda body: body)
-    with psycopg.connect(conninfo(taskq_app)) as other:
-        other.execute("SELECT taskq.set_action('work', max_concurrency => 5)")
-        with working(app, until_idle=True) as thread:
-            thread.join(1)
-            assert thread.is_alive()
-            other.rollback()
-            until(lambda: not thread.is_alive())
-    app.close()
+    held_up(taskq_app, "lock_timeout = 200", "SELECT taskq.set_action('work', max_concurrency => 5)", max_concurrency=4)
+    made = taskq_app.query("SELECT max_concurrency FROM taskq.actions WHERE action = 'work'")
+    assert made == [(4,)]
 
 
 def test_a_worker_that_goes_on_keeps_no_errors(taskq_app: App) -> None:

@@ -1,9 +1,10 @@
 """Durable functions: what is saved is not done again, and waiting holds nothing."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 import pydantic
@@ -117,6 +118,54 @@ def test_a_result_that_is_no_json_names_its_step(taskq_app: App, kind: type, pro
     assert column(taskq_app, "o", "status") == f'TypeError: the result of step "strange" is no JSON: {problem}'
 
 
+class Paid(NamedTuple):
+    receipt: str
+
+
+class Name(str): ...
+
+
+def paid() -> Paid:
+    return Paid("r 1")
+
+
+def named() -> Name:
+    return Name("ann")
+
+
+@pytest.mark.parametrize("function", [paid, named])
+@pytest.mark.parametrize("kind", ["step", "transaction", "async step", "async transaction"])
+def test_a_result_that_its_annotation_cannot_be_read_as_is_not_saved(
+    taskq_app: App, function: Callable[[], Any], kind: str
+) -> None:
+    """As what is no JSON: code that is mended goes on. Without an annotation it is what its JSON says."""
+    annotated = function.__annotations__["return"]
+
+    def book(_: psycopg.Connection) -> annotated:
+        return function()
+
+    async def book_async(_: psycopg.AsyncConnection) -> annotated:
+        return function()
+
+    async def do(ctx: taskq.AsyncContext) -> Any:
+        return await (ctx.step("odd", function) if kind == "async step" else ctx.transaction("odd", book_async))
+
+    if kind.startswith("async"):
+        taskq_app.workflow("w")(do)
+    else:
+        taskq_app.workflow("w")(
+            lambda ctx: ctx.step("odd", function) if kind == "step" else ctx.transaction("odd", book)
+        )
+    taskq_app.workflow("plain")(lambda ctx: ctx.step("odd", lambda: function()))
+    taskq_app.insert("w", id="w", max_tries=1)
+    taskq_app.insert("plain", id="p")
+    taskq_app.work(until_idle=True)
+    problem = f'BodyError: the result of step "odd" cannot be read as {annotated.__name__}'
+    assert column(taskq_app, "w", "status") == problem
+    assert steps(taskq_app, "w") == []
+    assert column(taskq_app, "p", "result") in (["r 1"], "ann")
+
+
 def test_a_signal(taskq_app: App) -> None:
     entered = Counter()
 
@@ -216,6 +265,26 @@ def test_map_and_call(taskq_app: App) -> None:
     assert column(taskq_app, "c", "result") == [1, f"{child(taskq_app, 'c/squares/1')}: bad luck", "bad luck"]
 
 
+@pytest.mark.parametrize("kind", ["call", "map"])
+def test_children_whose_key_another_task_holds(taskq_app: App, kind: str) -> None:
+    """The task that holds the key does their work, and its result is theirs."""
+    taskq_app.task("print")(lambda label: f"printed {label}")
+
+    @taskq_app.workflow("order", max_tries=1)
+    def order(ctx: taskq.Context) -> Any:
+        if kind == "call":
+            return ctx.call("label", "print", "7", unique_by={"key": "label"})
+        return ctx.map("labels", "print", ["7", "8", "7"], unique_by=True)
+
+    taskq_app.insert("print", "7", id="first", unique_by={"key": "label"} if kind == "call" else True)
+    taskq_app.insert("order", id="o")
+    taskq_app.work(until_idle=True, actions=["order"])
+    assert state(taskq_app, "o") == "blocked"
+    printed = ["printed 7", "printed 8", "printed 7"]
+    assert run(taskq_app, "o") == (printed[0] if kind == "call" else printed)
+    assert len(inserted(taskq_app, "print")) == (1 if kind == "call" else 2)
+
+
 def child(app: App, name: str) -> str:
     [[task_id]] = app.query("SELECT id FROM taskq.tasks WHERE starts_with(id, %s)", [f"{name}/"])
     return task_id
@@ -272,7 +341,11 @@ def test_children_of_different_names(taskq_app: App) -> None:
     assert str(column(taskq_app, "m", "status")).startswith('ValueError: a second step is named "m:tasks"')
 
 
-def test_a_signal_that_came_before_a_wait_without_time(taskq_app: App) -> None:
+@pytest.mark.parametrize("clock", ["goes on", "stands still"])
+def test_a_signal_that_came_before_a_wait_without_time(taskq_app: App, clock: str) -> None:
+    if clock == "stands still":
+        travel(taskq_app, "1 day")
+
     @taskq_app.workflow("wait")
     def wait(ctx: taskq.Context, name: str) -> object:
         try:
@@ -283,10 +356,36 @@ def test_a_signal_that_came_before_a_wait_without_time(taskq_app: App) -> None:
     taskq_app.signal("came", "here")
     for name in ("came", "did not"):
         taskq_app.insert("wait", name, id=f"wait {name}")
-    with working(taskq_app):
-        until(lambda: state(taskq_app, "wait came") == state(taskq_app, "wait did not") == "completed")
+    drain(taskq_app)
     assert column(taskq_app, "wait came", "result") == "here"
     assert column(taskq_app, "wait did not", "result") == "timed out"
+
+
+@pytest.mark.parametrize("comes", ["in time", "too late"])
+def test_a_signal_beside_an_entry_that_dies_before_it_has_suspended(taskq_app: App, comes: str) -> None:
+    """What a wait tells is what the queue has, however the first entry has ended."""
+
+    @taskq_app.workflow("order", backoff={"kind": "fixed", "initial": "1 minute"})
+    def order(ctx: taskq.Context) -> object:
+        try:
+            return ctx.wait_for("approved", signal="approve", timeout="2 days")
+        except taskq.TimedOut:
+            return "timed out"
+        finally:
+            if ctx.task.num_tries == 1:
+                raise LookupError("before the suspension")
+
+    taskq_app.insert("order", id="o")
+    with pytest.raises(LookupError):
+        drain(taskq_app)
+    if comes == "in time":
+        travel(taskq_app, "1 day")
+        taskq_app.signal("approve", "yes")
+        travel(taskq_app, "2 days")
+    else:
+        travel(taskq_app, "3 days")
+        taskq_app.signal("approve", "yes")
+    assert run(taskq_app, "o") == ("yes" if comes == "in time" else "timed out")
 
 
 class Bill(pydantic.BaseModel):

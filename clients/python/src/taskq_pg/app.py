@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, LiteralString, TypeVar, Unpack
 
 from .bodies import body_text, dumps
@@ -137,7 +137,7 @@ class App(Producer):
             run_in_new_loop(self._run_worker(worker), self.connections.close_async)
         return worker
 
-    async def work_async(
+    def work_async(
         self,
         *,
         concurrency: int = 10,
@@ -145,16 +145,21 @@ class App(Producer):
         until_idle: bool = False,
         grace: Duration = "30 seconds",
         actor: str | None = None,
-    ) -> Worker:
+    ) -> Coroutine[Any, Any, Worker]:
         """Perform tasks inside a running loop, like ``work``. It leaves signals alone: ``stop`` or cancel it."""
-        worker = self._worker(concurrency, actions, until_idle, grace, actor)
-        await self._run_worker(worker)
-        return worker
+        # No coroutine function: ``stop`` is to find the worker before the loop comes to it.
+        return self._run_worker(self._worker(concurrency, actions, until_idle, grace, actor))
 
-    def stop(self) -> None:
-        """Stop the workers of this app that run in this process; called again: at once. Any thread may call it."""
-        for worker in list(self._workers):
+    def stop(self) -> int:
+        """Stop the workers of this app in this process; called again: at once. Any thread may call it.
+
+        Returns how many it has told. A worker counts from the call of ``work`` or ``work_async`` on: of a thread that
+        was just started, and has not come to that, there is none yet.
+        """
+        workers = list(self._workers)
+        for worker in workers:
             worker.stop()
+        return len(workers)
 
     def _worker(
         self,
@@ -168,14 +173,16 @@ class App(Producer):
         if unknown := [name for name in names if name not in self.handlers]:
             raise ValueError(f"no handler for {', '.join(unknown)}; there are {', '.join(self.handlers) or 'none'}")
         handlers = [self.handlers[name] for name in names]
-        return Worker(self, handlers, concurrency=concurrency, until_idle=until_idle, grace=grace, actor=actor)
-
-    async def _run_worker(self, worker: Worker) -> None:
+        worker = Worker(self, handlers, concurrency=concurrency, until_idle=until_idle, grace=grace, actor=actor)
         self._workers.append(worker)
+        return worker
+
+    async def _run_worker(self, worker: Worker) -> Worker:
         try:
             await worker.run()
         finally:
             self._workers.remove(worker)
+        return worker
 
 
 # The arguments of taskq.set_action, and what makes their type known.

@@ -88,7 +88,7 @@ def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-def read_json(text: str) -> Any:
+def read_json(text: str | bytes) -> Any:
     """Load JSON, and no more than that: ``NaN`` and ``Infinity`` are none."""
     return json.loads(text, parse_constant=_refuse)
 

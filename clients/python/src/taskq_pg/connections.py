@@ -42,8 +42,9 @@ class Connections:
         self._lock = threading.Lock()
         self._idle: list[psycopg.Connection[Any]] = []
         self._process = os.getpid()
+        self._closes = 0  # how many there were: what was lent before one of them is not kept
         # Those of the process that this one was forked from, which goes on to use them: not even closed here.
-        self._of_parent: list[psycopg.Connection[Any]] = []
+        self._of_parent: list[Any] = []
         # A connection of asyncio belongs to its event loop.
         self._idle_async: weakref.WeakKeyDictionary[Any, list[psycopg.AsyncConnection[Any]]] = (
             weakref.WeakKeyDictionary()
@@ -77,50 +78,48 @@ class Connections:
     @contextmanager
     def use(self) -> Iterator[psycopg.Connection[Any]]:
         """Lend a connection, in autocommit mode."""
+        closes = self._closes
         connection = self._take() or self.open()
         try:
             yield connection
         finally:
-            self._put(connection)
+            self._put(connection, closes)
 
     @asynccontextmanager
     async def use_async(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         """Lend a connection of asyncio, in autocommit mode."""
-        loop = asyncio.get_running_loop()
-        idle = self._idle_async.setdefault(loop, [])
-        connection = None
-        while idle and connection is None:
-            connection = idle.pop()
-            if not _quiet(connection):
-                await connection.close()
-                connection = None
-        connection = connection or await self.open_async()
+        closes = self._closes
+        connection = await self._take_async() or await self.open_async()
         try:
             yield connection
         finally:
-            if not _reusable(connection) or len(idle) >= _KEPT:
-                await connection.close()
-            else:
-                idle.append(connection)
+            await self._put_async(connection, closes)
 
     def close(self) -> None:
-        """Close those that are idle."""
+        """Close those that are idle, of all loops; those that are lent are closed when they come back."""
         with self._lock:
+            self._leave_to_parent()
+            self._closes += 1
             idle, self._idle = self._idle, []
+            idle_async = [connection for each in self._idle_async.values() for connection in each]
+            self._idle_async.clear()
         for connection in idle:
             connection.close()
+        for connection_async in idle_async:
+            # Its loop may not run, and belong to another thread.
+            connection_async.pgconn.finish()
 
     async def close_async(self) -> None:
         """Close those of the running loop that are idle."""
-        for connection in self._idle_async.pop(asyncio.get_running_loop(), []):
+        with self._lock:
+            idle = self._idle_async.pop(asyncio.get_running_loop(), [])
+        for connection in idle:
             await connection.close()
 
     def _take(self) -> psycopg.Connection[Any] | None:
         while True:
             with self._lock:
-                if self._process != os.getpid():
-                    self._process = os.getpid()
-                    self._of_parent, self._idle = self._idle, []
+                self._leave_to_parent()
                 if not self._idle:
                     return None
                 connection = self._idle.pop()
@@ -128,13 +127,41 @@ class Connections:
                 return connection
             connection.close()
 
-    def _put(self, connection: psycopg.Connection[Any]) -> None:
+    def _put(self, connection: psycopg.Connection[Any], closes: int) -> None:
         if _reusable(connection):
             with self._lock:
-                if len(self._idle) < _KEPT:
+                if closes == self._closes and len(self._idle) < _KEPT:
                     self._idle.append(connection)
                     return
         connection.close()
+
+    async def _take_async(self) -> psycopg.AsyncConnection[Any] | None:
+        while True:
+            with self._lock:
+                self._leave_to_parent()
+                idle = self._idle_async.get(asyncio.get_running_loop())
+                if not idle:
+                    return None
+                connection = idle.pop()
+            if _quiet(connection):
+                return connection
+            await connection.close()
+
+    async def _put_async(self, connection: psycopg.AsyncConnection[Any], closes: int) -> None:
+        if _reusable(connection):
+            with self._lock:
+                idle = self._idle_async.setdefault(asyncio.get_running_loop(), [])
+                if closes == self._closes and len(idle) < _KEPT:
+                    idle.append(connection)
+                    return
+        await connection.close()
+
+    def _leave_to_parent(self) -> None:
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._of_parent += [*self._idle, *(one for each in self._idle_async.values() for one in each)]
+            self._idle = []
+            self._idle_async.clear()
 
 
 def _settings(conninfo: str, name: str) -> dict[str, Any]:

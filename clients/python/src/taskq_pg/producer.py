@@ -211,9 +211,9 @@ class Producer:
         self.connections.close()
 
     async def close_async(self) -> None:
-        """Close those of the running loop as well."""
-        self.connections.close()
+        """Do what ``close`` does, in a coroutine."""
         await self.connections.close_async()
+        self.connections.close()
 
     def _run(self, connection: Any, query: LiteralString, arguments: Sequence[Any]) -> borrowed.Rows:
         if connection is None:

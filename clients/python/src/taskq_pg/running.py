@@ -11,20 +11,28 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any
 
+from . import forks
+from .alarm import Alarm
 from .performance import Performance
+from .threads import Executor
 from .worker import Worker
 
 log = logging.getLogger("taskq_pg")
+
+_STOPPING = (signals.SIGTERM, signals.SIGINT)
 
 
 @contextlib.contextmanager
 def stopped_by_signals(worker: Worker) -> Iterator[None]:
     """Let SIGTERM and SIGINT stop the worker, where this is the main thread."""
-    over = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    over, main = threading.Event(), threading.get_ident()
 
     # Not the loop's own way of handling signals: a coroutine that blocks the loop would delay the stop.
-    def stop(_number: int, frame: FrameType | None) -> None:
-        worker.stop()
+    def stop(number: int, frame: FrameType | None) -> None:
+        alarm.ring(number)
         if over.is_set() and _in_coroutine(frame):
             raise asyncio.CancelledError
 
@@ -32,18 +40,14 @@ def stopped_by_signals(worker: Worker) -> Iterator[None]:
         over.set()
         signals.pthread_kill(main, signals.SIGINT)
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    main = threading.get_ident()
-    before = {number: signals.signal(number, stop) for number in (signals.SIGTERM, signals.SIGINT)}
+    alarm = Alarm(_STOPPING, worker.stop)
     if hasattr(signals, "pthread_kill"):
         worker.unblock = unblock
     try:
-        yield
+        with forks.handled(_STOPPING, stop):
+            yield
     finally:
-        for number, handler in before.items():
-            signals.signal(number, handler)
+        alarm.end()
 
 
 def _in_coroutine(frame: FrameType | None) -> bool:
@@ -55,11 +59,12 @@ def _in_coroutine(frame: FrameType | None) -> bool:
     return False
 
 
-def run_in_new_loop(main: Coroutine[Any, Any, None], close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def run_in_new_loop(main: Coroutine[Any, Any, Any], close: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a coroutine as ``asyncio.run`` does, but do not wait for threads of handlers that were given back."""
     loop = asyncio.new_event_loop()
     try:
         asyncio.set_event_loop(loop)
+        loop.set_default_executor(Executor())
         _complete(loop, main)
         rest = asyncio.all_tasks(loop)
         for task in rest:

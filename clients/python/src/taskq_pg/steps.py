@@ -10,6 +10,7 @@ What both flavours of contexts do is written here once, as generators that yield
 from __future__ import annotations
 
 import hashlib
+import json
 import typing
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
@@ -22,6 +23,7 @@ from .durations import Duration, interval
 from .errors import Aborted, Lost, Suspend, TimedOut
 from .keys import SharedKeys, plain
 from .link import is_lost, is_transient
+from .task import Result
 
 if TYPE_CHECKING:
     from .task import Task
@@ -32,12 +34,19 @@ Calls = Generator[Statement, borrowed.Rows, T]
 
 _SAVE = "SELECT taskq.save_step(%s, %s::text::uuid, %s, %s::text::jsonb, %s::text::interval)"
 # Until when a wait lasts is saved once, by the queue's own clock: a later try waits for the rest of it.
-_LEFT = """SELECT (until - taskq.clock())::text, until <= taskq.clock()
-             FROM (SELECT (taskq.save_step(%s, %s::text::uuid, %s, to_jsonb(taskq.clock() + %s::text::interval))
-                           #>> '{}')::timestamptz AS until) AS saved"""
-# In one transaction with a step that says so: the tasks are inserted once, even if retention has removed them since.
-_INSERT = """SELECT taskq.save_step(%s, %s::text::uuid, %s, %s::text::jsonb),
-                    (SELECT count(*) FROM taskq.insert_tasks(%s::text::jsonb, on_conflict => 'skip'))"""
+_LEFT = """SELECT (until::timestamptz - taskq.clock())::text, until::timestamptz <= taskq.clock(), until
+             FROM (SELECT taskq.save_step(%s, %s::text::uuid, %s, to_jsonb(taskq.clock() + %s::text::interval))
+                          #>> '{}' AS until) AS saved"""
+# By that time. A suspension tells the next entry of what has ended; but that there was one is not sure: a worker may
+# die before, and what brings a task back from an abort drops what is open.
+_ENDED = """SELECT id, NULL, status_code::text, status, result
+              FROM unnest(%s::text[]) AS id, taskq.wait_for_task(id, '0') WHERE settled_at <= %s::text::timestamptz"""
+# In one transaction with a step that says which they are: the tasks are inserted once, even if retention has removed
+# them since. Where a unique key has kept one out, the task that holds the key does its work.
+_INSERT = """SELECT taskq.save_step(%s, %s::text::uuid, %s, (
+                        SELECT jsonb_agg(task_id ORDER BY n)
+                          FROM taskq.insert_tasks_report(%s::text::jsonb, on_conflict => 'skip')
+                               WITH ORDINALITY AS report (task_id, outcome, existing_id, n)))"""
 
 
 class Steps:
@@ -67,23 +76,26 @@ class Steps:
             raise ValueError(f'a second step is named "{name}"; in a loop, say step(..., unique=False)')
         return self._use(f"{name}#{uses}")
 
-    def _save(self, name: str, value: Any) -> Calls[Any]:
-        rows = yield self._saving(name, value)
+    def _save(self, name: str, value: Any, function: Callable[..., Any] | None = None) -> Calls[Any]:
+        rows = yield self._saving(name, value, function)
         self._steps[name] = rows[0][0]
         return rows[0][0]
 
-    def _saving(self, name: str, value: Any) -> Statement:
+    def _saving(self, name: str, value: Any, function: Callable[..., Any] | None) -> Statement:
         try:
             text = dumps_again(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise TypeError(f'the result of step "{name}" is no JSON: {error}') from error
+        if function is not None:
+            # Once it is saved, each entry reads it, and none would get further.
+            read(json.loads(text), function, name)
         return _SAVE, [self.task.id, self.task.token, name, text, self._lease]
 
-    def _left(self, name: str, duration: Duration) -> Calls[str | None]:
-        """Return what is left of a duration that began when this was asked first; None if nothing is."""
+    def _left(self, name: str, duration: Duration) -> Calls[tuple[str | None, str]]:
+        """Return what is left of a duration that began when this was asked first, None if nothing is; and its end."""
         rows = yield _LEFT, [self.task.id, self.task.token, name, interval(duration)]
-        left, over = rows[0]
-        return None if over else left
+        left, over, until = rows[0]
+        return None if over else left, until
 
     def _wait(self, name: str, elements: list[Any], timeout: Duration | None) -> Calls[Any]:
         """Suspend until the tasks have settled, and return how, as it was saved first."""
@@ -93,17 +105,24 @@ class Steps:
         if name in self._steps:
             return self._steps[name]
         ids = [element if isinstance(element, str) else element["id"] for element in elements]
-        ended: Any = [self._ending(task_id) for task_id in ids if task_id in self._results]
-        if len(ended) < len(ids):
+        if not all(task_id in self._results for task_id in ids):
             if timeout is None:
                 raise Suspend(depends_on=elements)
-            first = until not in self._steps
-            left = yield from self._left(until, timeout)
-            if first or left is not None:
-                # Even without any time: a signal that came before is told to the entry after this one.
-                raise Suspend(depends_on=elements, wait_at_most=left or "1 microsecond")
-            ended = {"timed_out": True}
-        return (yield from self._save(name, ended))
+            left, end = yield from self._left(until, timeout)
+            if left is not None:
+                raise Suspend(depends_on=elements, wait_at_most=left)
+            try:
+                rows = yield _ENDED, [ids, end]
+            except psycopg.Error as error:
+                # One of them is not there, or not for this role to look at.
+                if error.sqlstate not in ("TQ003", "42501"):
+                    raise
+            else:
+                self._results |= {row[0]: Result(*row) for row in rows}
+        over: Any = {"timed_out": True}
+        if all(task_id in self._results for task_id in ids):
+            over = [self._ending(task_id) for task_id in ids]
+        return (yield from self._save(name, over))
 
     def _ending(self, task_id: str) -> dict[str, Any]:
         result = self._results[task_id]
@@ -140,10 +159,10 @@ class Steps:
             ids = [self._child(name if is_call else f"{name}/{n}") for n in range(len(texts))]
             shared = {**plain(keys), "action": action, "metadata": tracing.inject(keys.get("metadata"))}
             children = [{**shared, "id": i, "body": text} for i, text in zip(ids, texts, strict=True)]
-            yield _INSERT, [self.task.id, self.task.token, inserted, dumps(ids), dumps(children)]
-            self._steps[inserted] = ids
+            rows = yield _INSERT, [self.task.id, self.task.token, inserted, dumps(children)]
+            self._steps[inserted] = rows[0][0]
         # Those that were inserted, whatever the code asks for by now.
-        ended = yield from self._wait(name, self._steps.get(inserted, []), None)
+        ended = yield from self._wait(name, self._steps.get(inserted) or [], None)
         return _values(ended, return_aborted)
 
     def _child(self, name: str) -> str:
@@ -153,7 +172,7 @@ class Steps:
         name, until = self._use(name), self._use(f"{name}:until")
         if name in self._steps:
             return
-        left = yield from self._left(until, duration)
+        left, _ = yield from self._left(until, duration)
         if left is not None:
             # Nothing to wait for but the time.
             raise Suspend(depends_on=[], retry_after=left)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from . import borrowed
-from .bodies import dumps
+from .bodies import body_text, dumps
 from .durations import Duration, interval
 from .keys import plain
 
@@ -67,8 +67,8 @@ class Outcome:
 
 
 def task_array(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return tasks as JSON has them. Their bodies are left to ``dumps``."""
-    return [{key: value if key == "body" else plain(value) for key, value in task.items()} for task in tasks]
+    """Return tasks as JSON has them, their bodies as the text that is stored."""
+    return [{key: body_text(value) if key == "body" else plain(value) for key, value in task.items()} for task in tasks]
 
 
 @dataclass

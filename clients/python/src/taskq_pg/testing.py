@@ -79,7 +79,8 @@ def inserted(app: App, action: str | None = None, **columns: Any) -> list[Insert
 def travel(app: App, duration: Duration) -> datetime:
     """Move the queue's clock of this database on, and let it stand there; returns the time.
 
-    The role needs the right to set ``taskq.now``, as a superuser has it.
+    It counts from the next call of the app on, in all threads and loops; but a worker that runs keeps its time. The
+    role needs the right to set ``taskq.now``, as a superuser has it.
     """
     [[name, moment]] = app.query("SELECT current_database(), taskq.clock() + %s::text::interval", [interval(duration)])
     with app.connections.use() as connection:

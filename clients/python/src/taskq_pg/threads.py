@@ -1,4 +1,4 @@
-"""Threads for handlers that are plain functions.
+"""Threads for handlers that are plain functions, and for what coroutines do in threads.
 
 Not those of ``concurrent.futures``: the interpreter waits for these when it ends, and a worker that stops must not
 wait for a handler whose task it has given back.
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Threads:
@@ -48,6 +51,36 @@ class Threads:
             job()
             with self._lock:
                 self._pending -= 1
+
+
+class Executor(ThreadPoolExecutor):
+    """What ``asyncio.to_thread`` uses in a worker's loop. A pool by name, since the loop takes nothing else."""
+
+    def __init__(self) -> None:
+        """Start no thread yet."""
+        super().__init__()
+        self._own = Threads(min(32, (os.cpu_count() or 1) + 4))
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call the function in a thread."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = fn(*args, **kwargs)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self._own.submit(run)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End each thread when its call is over, and wait for none."""
+        self._own.close()
 
 
 async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -24,14 +24,21 @@ from urllib.parse import quote
 import httpx
 
 from .app import App
-from .bodies import dumps, read_body
+from .bodies import dumps, read_body, read_json
 from .connections import Connect
 from .durations import Duration, seconds
 from .errors import Leave, Reject, Retry
 from .task import Outcome, Task
 
 _VISIBLE = "".join(map(chr, range(0x21, 0x7F)))
-_ANSWER = {"result", "children", "children_block", "status", "delay_workgroup", "delay_children"}
+_ANSWER: dict[str, type] = {
+    "result": object,
+    "children": list,
+    "children_block": bool,
+    "status": str,
+    "delay_workgroup": str,
+    "delay_children": str,
+}
 # Of an answer that is no JSON, so much goes into the status.
 _EXCERPT = 500
 
@@ -107,12 +114,26 @@ def _completed(answer: httpx.Response) -> Outcome:
     if not answer.content:
         return Outcome()
     try:
-        keys = answer.json()
-    except ValueError as error:
-        raise Retry(f"the answer is no JSON: {answer.text[:_EXCERPT]}") from error
-    if not isinstance(keys, dict) or keys.keys() - _ANSWER:
-        raise Retry(f"the answer is to be an object of {', '.join(sorted(_ANSWER))}: {answer.text[:_EXCERPT]}")
-    return Outcome(**{"children": (), **{key: value for key, value in keys.items() if value is not None}})
+        keys = read_json(answer.content)
+        outcome = _read(keys)
+        # What no JSON can say, a number beyond all floats for one, is found here, and not when the task is returned.
+        dumps(outcome.returns())
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Retry(f"the answer is not as it should be: {error}: {answer.text[:_EXCERPT]}") from error
+    return outcome
+
+
+def _read(keys: Any) -> Outcome:
+    if not isinstance(keys, dict) or keys.keys() - _ANSWER.keys():
+        raise TypeError(f"it is to be an object of {', '.join(sorted(_ANSWER))}")
+    given = {key: value for key, value in keys.items() if value is not None}
+    for key, value in given.items():
+        if not isinstance(value, _ANSWER[key]):
+            raise TypeError(f"{key} is no {_ANSWER[key].__name__}")
+    children = given.setdefault("children", [])
+    if not all(isinstance(child, dict) for child in children):
+        raise TypeError("children is to be a list of objects")
+    return Outcome(**given)
 
 
 def _retry_after(answer: httpx.Response) -> float | None:

@@ -40,7 +40,7 @@ class Context(Steps):
         name = self._use(name, unique)
         if name not in self._steps:
             with tracing.step(name):
-                self._drive(self._save(name, function(*args, **kwargs)))
+                self._drive(self._save(name, function(*args, **kwargs), function))
         return typing.cast(T, read(self._steps[name], function, name))
 
     @overload
@@ -58,7 +58,7 @@ class Context(Steps):
             return self._statements(name)
         if name not in self._steps:
             with self._transaction(name) as connection:
-                self._save_in(connection, name, function(connection, *args, **kwargs))
+                self._save_in(connection, name, function(connection, *args, **kwargs), function)
         return read(self._steps[name], function, name)
 
     def wait_for(
@@ -119,14 +119,21 @@ class Context(Steps):
                     raise Lost(str(error)) from error
                 raise
 
-    def _save_in(self, connection: psycopg.Connection[Any], name: str, value: Any) -> None:
-        self._steps[name] = borrowed.execute(connection, *self._saving(name, value))[0][0]
+    def _save_in(
+        self, connection: psycopg.Connection[Any], name: str, value: Any, function: Callable[..., Any] | None = None
+    ) -> None:
+        self._steps[name] = borrowed.execute(connection, *self._saving(name, value, function))[0][0]
 
     def _drive(self, calls: Calls[T]) -> T:
         try:
             statement = next(calls)
             while True:
-                statement = calls.send(self._run(statement))
+                try:
+                    rows = self._run(statement)
+                except psycopg.Error as error:
+                    statement = calls.throw(error)
+                else:
+                    statement = calls.send(rows)
         except StopIteration as end:
             return typing.cast(T, end.value)
 
@@ -156,7 +163,7 @@ class AsyncContext(Steps):
                     value = await in_thread(function, *args, **kwargs)
                     if inspect.isawaitable(value):
                         value = await value
-                await self._drive(self._save(name, value))
+                await self._drive(self._save(name, value, function))
         return read(self._steps[name], function, name)
 
     @overload
@@ -211,7 +218,7 @@ class AsyncContext(Steps):
     ) -> Any:
         if name not in self._steps:
             async with self._transaction(name) as connection:
-                await self._save_in(connection, name, await function(connection, *args, **kwargs))
+                await self._save_in(connection, name, await function(connection, *args, **kwargs), function)
         return read(self._steps[name], function, name)
 
     @asynccontextmanager
@@ -235,14 +242,25 @@ class AsyncContext(Steps):
                         raise Lost(str(error)) from error
                     raise
 
-    async def _save_in(self, connection: psycopg.AsyncConnection[Any], name: str, value: Any) -> None:
-        self._steps[name] = (await borrowed.execute_async(connection, *self._saving(name, value)))[0][0]
+    async def _save_in(
+        self,
+        connection: psycopg.AsyncConnection[Any],
+        name: str,
+        value: Any,
+        function: Callable[..., Any] | None = None,
+    ) -> None:
+        self._steps[name] = (await borrowed.execute_async(connection, *self._saving(name, value, function)))[0][0]
 
     async def _drive(self, calls: Calls[T]) -> T:
         try:
             statement = next(calls)
             while True:
-                statement = calls.send(await self._run(statement))
+                try:
+                    rows = await self._run(statement)
+                except psycopg.Error as error:
+                    statement = calls.throw(error)
+                else:
+                    statement = calls.send(rows)
         except StopIteration as end:
             return typing.cast(T, end.value)
 
