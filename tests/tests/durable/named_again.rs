@@ -113,7 +113,7 @@ fn the_code_is_that_which_a_child_has_left() {
     session.insert(json!([{"id": "t", "action": "work"}, {"id": "lost", "action": "x"}])).unwrap();
     session.cancel(&["lost"]).unwrap();
     let grant = session.own_one("work");
-    let children = "children => '[{\"id\": \"c\", \"action\": \"c\", \"depends_on\": [\"lost\"], \"to_signal_after\": [\"t\"]}]'";
+    let children = "children_block => true, children => '[{\"id\": \"c\", \"action\": \"c\", \"depends_on\": [\"lost\"], \"to_signal_after\": [\"t\"]}]'";
     assert_eq!(suspend(&mut session, &grant, children).unwrap(), "aborted");
     assert_eq!(session.state("t"), "aborted");
 }

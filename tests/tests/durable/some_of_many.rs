@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 use taskq_tests::{Db, Session, refused};
 
+use super::suspend;
+
 /// Tasks a, b, c, each of an action of its own name; and q, which needs so many of them.
 fn quorum(session: &mut Session, required: i32, condition: &str) {
     let depends_on: Vec<Value> =
