@@ -6,7 +6,7 @@
 #   docker run --env POSTGRES_PASSWORD=secret --publish 5432:5432 taskq
 #
 # Our tests cannot make images. What it is made of is tested apart, on Debian: the package, and its installation where
-# there is no Rust (make test-deb). The image itself is tried before a release, see CONTRIBUTING.md.
+# there is no Rust (make test-deb). The image itself is tried before a release, see docs/releasing.md.
 #
 # The database that the image makes has the extension; CREATE EXTENSION brings it into others.
 

@@ -21,7 +21,7 @@ SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/estimates.sql s
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
 CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell $(PG_CONFIG) --bindir)/pg_config
 
-.PHONY: all help setup build stage freeze install put install-private uninstall package deb test-deb reproduce-deb oci test-oci pgxn pictures demo demo-shards test test-all lint unit-test pg-test outside-test torture torture-router test-matrix coverage mutants bench bench-peers bench-waiting bench-suspended bench-look bench-router clean
+.PHONY: all help setup build stage freeze install put install-private uninstall package packages packages-test wheel deb test-deb reproduce-deb oci test-oci pgxn pictures demo demo-shards test test-all lint unit-test pg-test outside-test torture torture-router test-matrix coverage mutants bench bench-peers bench-waiting bench-suspended bench-look bench-router clean
 
 # What tools that know no more than make expect to find.
 all: build
@@ -66,8 +66,8 @@ put:
 install-private:
 	@$(PRIVATE) && $(MAKE) --no-print-directory install PG_CONFIG=$(PG_CONFIG) INTO="$$PG_CONFIG" DESTDIR=
 
-uninstall: ## remove what install has put there
-	rm -f '$(DESTDIR)$(PKGLIBDIR)/taskq.so' '$(DESTDIR)$(EXTDIR)/taskq.control' '$(DESTDIR)$(EXTDIR)'/taskq--*.sql
+uninstall: ## remove what install has put there, with sudo where that takes it
+	$(SUDO) rm -f '$(DESTDIR)$(PKGLIBDIR)/taskq.so' '$(DESTDIR)$(EXTDIR)/taskq.control' '$(DESTDIR)$(EXTDIR)'/taskq--*.sql
 
 # Packages are made of what `make` has compiled for the server that PG_CONFIG belongs to; with VERSIONS='15 17 18' for those.
 package: ## a tar archive of the installed files, in target/ (VERSIONS='15 17')
@@ -149,6 +149,9 @@ outside-test: ## tests from outside, over connections (tests/; T=flow::groups: s
 
 packages: ## the client packages: the wheel of Python and the archive of npm, into target/packages
 	@.ci/packages.sh build
+
+wheel: ## the wheel of Python alone
+	@.ci/packages.sh wheel
 
 packages-test: ## tests of the client packages, installed as their users install them (clients/)
 	@PG_CONFIG=$(PG_CONFIG) .ci/test.sh packages

@@ -3,7 +3,7 @@
 # that PG_CONFIG belongs to.
 #
 #   deb.sh build [VERSION...]      packages of what make has compiled, in target/: `make deb`
-#   deb.sh archive [VERSION...]    tar archives of the same files without the documentation, in target/: `make package`
+#   deb.sh archive [VERSION...]    tar archives of the same files, of the documentation the licences only, in target/: `make package`
 #   deb.sh test [VERSION...]       both, and: has each what belongs there, and nothing else; each package is installed into a fresh
 #                                  Debian without Rust and used there: `make test-deb` (needs root and debootstrap)
 #   deb.sh reproduce [VERSION...]  a package that names no path of this machine, built twice, in two folders, and compared:
@@ -66,34 +66,20 @@ build_without_paths() {
         "${MAKE:-make}" --no-print-directory -C "$1" build "PG_CONFIG=$pg_config" >&2
 }
 
-# The crates that are compiled into the library: name and version.
-crates() {
-    cargo tree -p taskq --locked -e normal --prefix none --no-default-features --features "pg$major" \
-        --format '{p}|{l}' | sed -e 's/ (\*)$//' -e 's/ (proc-macro)//' -e '/^taskq /d' | LC_ALL=C sort -u
-}
-
 copyright() {
     printf 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: taskq\n'
     printf 'Comment: The library contains these crates, whose licences, with the names of their authors, are in\n'
     printf ' third-party-licenses.gz:\n'
-    crates | sed 's/^\(.*\) v\(.*\)|\(.*\)$/  \1 \2, \3/'
+    .ci/licenses.sh crates "$major" | sed 's/^\(.*\) v\(.*\)|\(.*\)$/  \1 \2, \3/'
     printf '\nFiles: *\nCopyright: 2026, the taskq authors\nLicense: PostgreSQL\n'
     sed -e '1,4d' -e 's/^$/./' -e 's/^/ /' LICENSE
 }
 
-third_party_licenses() {
-    local name folders folder file
-    folders=$(find "${CARGO_HOME:-$HOME/.cargo}/registry/src" -mindepth 2 -maxdepth 2)
-    while IFS='|' read -r name _; do
-        folder=$(grep -m 1 "/${name/ v/-}\$" <<<"$folders" || true)
-        [ -n "$folder" ] || die "the sources of $name are not where cargo puts them"
-        printf '==> %s\n\n' "$name"
-        find "$folder" -maxdepth 1 -iregex '.*/\(licen[sc]e\|copying\|copyright\|notice\|unlicense\)[^/]*' -type f | LC_ALL=C sort |
-            while read -r file; do
-                cat "$file"
-                printf '\n'
-            done
-    done < <(crates)
+# What both the package and the archive have of licences, into the folder $1.
+licenses() {
+    mkdir -p "$1"
+    copyright >"$1/copyright"
+    .ci/licenses.sh texts "$major" | gzip -9n >"$1/third-party-licenses.gz"
 }
 
 control() {
@@ -144,10 +130,10 @@ package() {
     strip --strip-unneeded "$tree/usr/lib/postgresql/$major/lib/taskq.so"
     install -D -m 644 -t "$tree/usr/share/postgresql/$major/extension" "$built/stage/taskq.control" \
         "$built/stage"/taskq--*.sql
-    install -D -m 644 -t "$docs" README.md SECURITY.md
+    install -D -m 644 -t "$docs" README.md SECURITY.md CONTRIBUTING.md CHANGELOG.md LICENSE
     documents | xargs -0 cp --parents -t "$docs"
-    copyright >"$docs/copyright"
-    third_party_licenses | gzip -9n >"$docs/third-party-licenses.gz"
+    .ci/unlink.pl "$docs"
+    licenses "$docs"
     gzip -9nc CHANGELOG.md >"$docs/changelog.gz"
 
     mkdir "$tree/DEBIAN"
@@ -186,7 +172,10 @@ archive() {
     strip --strip-unneeded "$files/${lib#"$server"}/taskq.so"
     install -D -m 644 -t "$files/${share#"$server"}/extension" "$built/stage/taskq.control" "$built/stage"/taskq--*.sql
     file=$target/taskq-$version-pg$major.tar.gz
-    tar -C "$files" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - . | gzip -9n >"$file"
+    licenses "$files/usr/share/doc/$package"
+    # No folders: unpacked as root they would give those of the machine another owner, mode and time.
+    find "$files" -type f -printf '%P\n' | LC_ALL=C sort |
+        tar -C "$files" --no-recursion -T - --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - | gzip -9n >"$file"
     printf '%s\n' "$file"
 }
 
@@ -223,7 +212,8 @@ check_contents() {
     listed=$(contents "$1")
     for expected in "./usr/lib/postgresql/$major/lib/taskq.so" "./usr/share/postgresql/$major/extension/taskq.control" \
         "./usr/share/postgresql/$major/extension/taskq--$version.sql" "./usr/share/doc/$package/copyright" \
-        "./usr/share/doc/$package/changelog.gz" "./usr/share/doc/$package/README.md"; do
+        "./usr/share/doc/$package/changelog.gz" "./usr/share/doc/$package/README.md" \
+        "./usr/share/doc/$package/third-party-licenses.gz"; do
         grep -qxF "$expected" <<<"$listed" || die "the package lacks $expected"
     done
     ! grep -v "^\./usr/\(lib/postgresql/$major/lib/taskq\.so\|share/postgresql/$major/extension/taskq[.-].*\|share/doc/$package/.*\)$" \
@@ -235,13 +225,47 @@ check_contents() {
     done
 }
 
+# Why: a reader of the installed pages follows their links. How it failed: two hundred led to files of the sources.
+check_links() {
+    local folder=$work/links
+    rm -rf "$folder"
+    dpkg-deb --extract "$1" "$folder"
+    python3 - "$folder/usr/share/doc/$package" <<'PYTHON'
+import pathlib, re, sys
+
+folder, broken, followed = pathlib.Path(sys.argv[1]), [], 0
+for page in folder.rglob("*.md"):
+    for target in re.findall(r"\]\(([^()\s]+)\)", page.read_text()):
+        if not re.match(r"#|[a-z]+:", target):
+            followed += 1
+            if not (page.parent / target.split("#")[0]).exists():
+                broken.append(f"{page.relative_to(folder)}: {target}")
+sys.exit("deb: these links lead nowhere:\n" + "\n".join(broken) if broken or followed < 100 else 0)
+PYTHON
+    rm -rf "$folder"
+}
+
+# Why: the licences of the crates have to be passed on with the library. How it failed: seven crates had no text.
+check_licenses() {
+    local listed without
+    listed=$(.ci/licenses.sh crates "$major" | sed 's/|.*//')
+    diff <(sed -n 's/^==> //p' <<<"$1") <(printf '%s\n' "$listed") || die "the licences are those of other crates"
+    without=$(awk '/^==> / { if (crate && !found) print crate; crate = $0; found = 0; next }
+        tolower($0) ~ /permission|licen[sc]e/ { found = 1 }
+        END { if (!found) print crate }' <<<"$1")
+    [ -z "$without" ] || die "no licence of $without"
+}
+
 check_archive() {
-    local listed expected
-    listed=$(tar -tzf "$1" | grep -v '/$' | sed 's|.*/||')
-    for expected in taskq.so taskq.control "taskq--$version.sql"; do
-        grep -qxF "$expected" <<<"$listed" || die "the archive lacks $expected"
+    local listed expected docs=usr/share/doc/$package
+    listed=$(tar -tzf "$1")
+    ! grep '/$' <<<"$listed" || die "the archive has folders, whose owner and mode it would set on the machine"
+    for expected in taskq.so taskq.control "taskq--$version.sql" copyright third-party-licenses.gz; do
+        grep -q "/$expected\$" <<<"$listed" || die "the archive lacks $expected"
     done
-    ! grep -vE '^taskq(\.so|\.control|--.*\.sql)$' <<<"$listed" || die "the archive has files where none belong"
+    ! grep -vE "/taskq(\.so|\.control|--.*\.sql)\$|^$docs/(copyright|third-party-licenses\.gz)\$" <<<"$listed" ||
+        die "the archive has files where none belong"
+    check_licenses "$(tar -xzOf "$1" "$docs/third-party-licenses.gz" | gzip -dc)"
 }
 
 # The release of Debian that has the server.
@@ -300,6 +324,7 @@ test_package() {
     local file release
     file=$(build | tail -n 1)
     check_contents "$file"
+    check_links "$file"
     check_archive "$(archive | tail -n 1)"
     release=$(release_of "$major")
     if [ -n "$release" ]; then

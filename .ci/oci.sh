@@ -62,6 +62,7 @@ build() {
     strip --strip-unneeded "$tree/lib/taskq.so"
     install -D -m 644 -t "$tree/share/extension" "$built/stage/taskq.control" "$built/stage"/taskq--*.sql
     install -D -m 644 LICENSE "$tree/licenses/taskq/LICENSE"
+    .ci/licenses.sh texts "$major" | gzip -9n >"$tree/licenses/taskq/third-party-licenses.gz"
 
     layer=$image/layer
     tar -C "$tree" --format=ustar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf "$layer" lib licenses share
@@ -95,6 +96,7 @@ import gzip, hashlib, io, json, os, sys, tarfile
 image, to = sys.argv[1:]
 assert json.load(open(f"{image}/oci-layout")) == {"imageLayoutVersion": "1.0.0"}
 seen = set()
+FILES = {"lib/taskq.so", "share/extension/taskq.control", "licenses/taskq/LICENSE", "licenses/taskq/third-party-licenses.gz"}
 
 def blob(descriptor, media_type):
     assert descriptor["mediaType"] == media_type, descriptor
@@ -116,7 +118,8 @@ assert seen == set(os.listdir(f"{image}/blobs/sha256")), "a blob that nothing na
 with tarfile.open(fileobj=io.BytesIO(layer)) as tar:
     names = {member.name for member in tar if member.isfile()}
     for name in names:
-        assert name in ("lib/taskq.so", "share/extension/taskq.control", "licenses/taskq/LICENSE") or name.startswith("share/extension/taskq--"), name
+        assert name in FILES or name.startswith("share/extension/taskq--"), name
+    assert FILES <= names, f"it lacks {FILES - names}"
     assert all(member.uid == member.gid == 0 for member in tar.getmembers())
     tar.extractall(to)
 print(f"oci: {len(seen)} blobs, {len(names)} files: {index['manifests'][0]['digest']}")

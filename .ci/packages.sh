@@ -2,6 +2,7 @@
 # The client packages: clients/python and clients/typescript.
 #
 #   packages.sh build    builds the wheel and the npm archive into target/packages
+#   packages.sh wheel    builds the wheel alone
 #   packages.sh test     builds each, installs what was built into a fresh folder, and tests that; of the server with the extension that
 #                        PG_CONFIG, PGHOST and the like name
 #
@@ -12,8 +13,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-build() {
-    local to=${CARGO_TARGET_DIR:-target}/packages
+# Into a folder that is made anew.
+wheel() {
+    to=${CARGO_TARGET_DIR:-target}/packages
     rm -rf "$to"
     mkdir -p "$to"
     to=$(cd "$to" && pwd -P)
@@ -21,6 +23,11 @@ build() {
     "$to/venv/bin/pip" install --quiet --disable-pip-version-check build
     "$to/venv/bin/python" -m build --outdir "$to" clients/python >"$to/build.log"
     rm -rf "$to/venv" "$to/build.log"
+}
+
+build() {
+    local to
+    wheel
     (
         cd clients/typescript
         npm ci --no-audit --no-fund --loglevel=error
@@ -64,11 +71,22 @@ bench() {
     clients/typescript/benches/run.sh
 }
 
-examples/clients/setup.sh python node
 case "${1:-}" in
-    build) build ;;
-    bench) bench ;;
+    build)
+        examples/clients/setup.sh venv npm
+        build
+        ;;
+    wheel)
+        examples/clients/setup.sh venv
+        wheel
+        ls -l "$to"
+        ;;
+    bench)
+        examples/clients/setup.sh python node
+        bench
+        ;;
     test)
+        examples/clients/setup.sh python node
         # Side by side: both wait most of the time.
         result=0
         log=$(mktemp)
@@ -80,7 +98,7 @@ case "${1:-}" in
         exit "$result"
         ;;
     *)
-        sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+        sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
 esac

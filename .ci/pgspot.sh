@@ -39,7 +39,7 @@ def as_string(function):
 text = re.sub(r"^(CREATE FUNCTION (?:(?!^CREATE |\$\$|;).)*?)(?:\n? *BEGIN ATOMIC\n(.*?)^ +END;|\bRETURN ([^;]+);)",
               as_string, text, flags=re.M | re.S)
 text = re.sub(r"\bRETURN NEXT ", "PERFORM ", text)
-if re.search(r"BEGIN ATOMIC|^ +RETURN (?!QUERY)\S+\(", text, flags=re.M):
+if re.search(r"^(?!--).*BEGIN ATOMIC|^ +RETURN (?!QUERY)\S+\(", text, flags=re.M):
     sys.exit("pgspot.sh: a body was not rewritten")
 open(sys.argv[2], "w").write(text)
 PYTHON

@@ -90,7 +90,8 @@ def source():
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in KINDS and path.is_file() and not FOREIGN.intersection(path.relative_to(ROOT).parts):
                 yield path, True
-    yield from ((path, False) for path in [*sorted((ROOT / ".ci").iterdir()), ROOT / "Makefile"])
+    scripts = [path for path in sorted((ROOT / ".ci").iterdir()) if path.is_file()]
+    yield from ((path, False) for path in [*scripts, ROOT / "Makefile"])
 
 
 def words(path, messages):

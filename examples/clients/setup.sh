@@ -3,9 +3,10 @@
 # Node, the workers that are compiled (Rust, Go, Java). Quick when nothing has changed.
 #
 #   setup.sh [python|node|go|java|ruby|rust|pgbouncer]...    these only (default: all)
+#   setup.sh venv npm                                        what builds the client packages, and nothing into target/clients
 #
 # What is missing of python3 with venv, node with npm, go with pgx, a JDK with the JDBC driver and Gson, ruby with pg, psql
-# and PgBouncer is installed from the distribution's packages, as root or through sudo. cargo must be there.
+# and PgBouncer is installed from the distribution's packages, as root or through sudo. For `rust` cargo must be there.
 set -euo pipefail
 
 say() { printf 'clients: %s\n' "$*" >&2; }
@@ -15,7 +16,6 @@ have() { command -v "$1" >/dev/null 2>&1; }
 here=$(cd "$(dirname "$0")" && pwd -P)
 root=$(cd "$here/../.." && pwd -P)
 to=${CARGO_TARGET_DIR:-$root/target}/clients
-mkdir -p "$to"
 
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
@@ -47,18 +47,27 @@ install_pgbouncer() {
     apt_install pgbouncer
 }
 
-install_python() {
+install_venv() {
     have python3 || apt_install python3
     python3 -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
+}
+
+install_npm() {
+    have npm || apt_install nodejs npm
+}
+
+install_python() {
+    install_venv
     cmp -s "$here/python/requirements.txt" "$to/python/requirements.txt" && return
     say "installing the packages of the Python clients"
+    mkdir -p "$to"
     python3 -m venv --clear "$to/python"
     "$to/python/bin/pip" install --quiet --disable-pip-version-check -r "$here/python/requirements.txt"
     cp "$here/python/requirements.txt" "$to/python/"
 }
 
 install_node() {
-    have npm || apt_install nodejs npm
+    install_npm
     mkdir -p "$to/node"
     cmp -s "$here/node/package-lock.json" "$to/node/package-lock.json" && [ -d "$to/node/node_modules/pg" ] && return
     say "installing the packages of the Node client"
@@ -73,6 +82,7 @@ install_node() {
 # What is compiled is compiled in a copy of its folder, by the commands of docs/clients.md.
 copy() {
     rm -rf "${to:?}/$1"
+    mkdir -p "$to"
     cp -R "$here/$1" "$to/$1"
 }
 
@@ -99,13 +109,13 @@ install_ruby() {
 }
 
 install_rust() {
+    have cargo || PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+    have cargo || die "cargo is missing: install Rust first (https://rustup.rs)"
     CARGO_TARGET_DIR=$to/build cargo build --release --locked --quiet --manifest-path "$here/rust/Cargo.toml"
 }
 
-have cargo || PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
-have cargo || die "cargo is missing: install Rust first (https://rustup.rs)"
-have psql || apt_install postgresql-client
 [ $# -gt 0 ] || set -- pgbouncer python node go java ruby rust
 for what; do
+    [[ $what == @(venv|npm) ]] || have psql || apt_install postgresql-client
     install_"$what"
 done

@@ -52,6 +52,30 @@ def test_why_top_and_retry(taskq_app: App, where: str, capsys: pytest.CaptureFix
     assert inserted(taskq_app, id="a")[0].state == "ready"
 
 
+def test_names_do_nothing_to_the_terminal(taskq_app: App, where: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Why: names come from producers, and an operator reads them on a terminal, which obeys control characters.
+
+    How it failed: ``top``, ``why`` and refusals wrote escape sequences, line ends and changes of direction.
+    """
+    name = "a\x1b[2J\r\n\x9b\u202eb"
+    escaped = r"a\x1b[2J\r\n\x9b\u202eb"
+    taskq_app.insert(name, id=name)
+    taskq_app.insert("noop", id="after", depends_on=[name])
+    assert main(["why", "after", "--conninfo", where]) == 0
+    why = capsys.readouterr().out
+    assert main(["top", "--conninfo", where]) == 0
+    top = capsys.readouterr().out
+    assert main(["signal", name, "--conninfo", where]) == 1
+    refused = capsys.readouterr().err
+    assert escaped in why
+    assert escaped in top
+    assert len(top.splitlines()) == 4  # a header, two actions, an empty line
+    # A refusal has lines of its own: message, DETAIL, HINT.
+    assert r"a\x1b[2J\r" in refused
+    assert "\nDETAIL" in refused
+    assert all(line.isprintable() for line in (why + top + refused).split("\n"))
+
+
 def test_setup(taskq_app: App, where: str) -> None:
     assert main(["setup", "jobs:app", "--conninfo", where]) == 0
 

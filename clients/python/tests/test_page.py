@@ -1,4 +1,4 @@
-"""The programs of docs/python.md are complete, do what the page says, and print what it shows."""
+"""The programs of docs/python.md and README.md are complete, do what the page says, and print what it shows."""
 
 import os
 import re
@@ -89,6 +89,32 @@ def test_worker_and_producer(taskq_app: App, folder: Path) -> None:
     assert sorted(printed.splitlines()) == ["mail to ann", "mail to bob"]
     assert taskq_app.query("SELECT n FROM stock") == [(7,)]
     assert taskq_app.query("SELECT name, cron FROM taskq.schedules") == [("good morning", "0 8 * * *")]
+
+
+def test_the_program_of_the_readme(taskq_app: App, tmp_path: Path) -> None:
+    """Why: it is the first program that a newcomer types.
+
+    How it failed: it called a function that it did not have, and answered an order that it had not inserted.
+    """
+    readme = (REPOSITORY / "README.md").read_text()
+    [program] = re.findall(r"^```python\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
+    calls = re.findall(r"`(app\.\w+\(.*?\))`", readme)
+    assert [call.split("(")[0] for call in calls] == ["app.insert", "app.signal"]
+    assert program.count('"postgresql:///shop"') == 1
+    (tmp_path / "shop.py").write_text(program.replace('"postgresql:///shop"', ""))
+    (tmp_path / "calls.py").write_text("\n".join(["from shop import app", *calls, ""]))
+    variables = environment(taskq_app)
+    subprocess.run([sys.executable, "calls.py"], cwd=tmp_path, env=variables, check=True)
+    worked = subprocess.run(
+        [sys.executable, "-m", "taskq_pg", "work", "shop:app", "--until-idle"],
+        cwd=tmp_path,
+        env=variables,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert worked.stdout == "mail to bob\n"
+    assert taskq_app.query("SELECT result FROM taskq.tasks WHERE id = '7'") == [("receipt 7/pay, by ann",)]
 
 
 def test_the_tests_of_the_page(folder: Path) -> None:

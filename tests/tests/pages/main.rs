@@ -23,6 +23,7 @@
 mod links;
 mod page;
 mod run;
+mod setup;
 mod terminal;
 mod worker;
 

@@ -18,6 +18,7 @@ from .app import App
 from .bodies import read_json
 from .connections import Connections
 from .keys import TaskKeys
+from .terminal import shown, shown_lines
 from .worker import Worker
 
 _TOP = "SELECT * FROM taskq.top"
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options) or 0)
     except (psycopg.Error, ValueError, LookupError) as error:
-        print(f"taskq: {str(error).strip()}", file=sys.stderr)
+        print(f"taskq: {shown_lines(str(error).strip())}", file=sys.stderr)
         return 1
 
 
@@ -208,11 +209,11 @@ def _queue(options: argparse.Namespace) -> App:
 def _print(options: argparse.Namespace, query: LiteralString, arguments: Sequence[Any]) -> None:
     with _queue(options) as app:
         for row in app.query(query, arguments):
-            print(*row)
+            print(*map(shown, row))
 
 
 def _table(rows: Sequence[Sequence[Any]]) -> None:
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["" if cell is None else shown(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
