@@ -1,14 +1,14 @@
 \echo Use "CREATE EXTENSION taskq" to load this file. \quit
--- taskq: the stored state. Each table is here once; a change needs a migration script.
+-- taskq: the stored state. The tables are here, but for part_action (grants.sql); a change needs a migration script.
 --
 -- A task's state is *where its rows are*. Every task has one row in `task` and one row in exactly
 -- one of `run`, `blocked`, `scheduled`, `parked` and `settled`; see docs/architecture.md for the whole map.
--- Tables that change often are narrow; the wide one hardly ever.
+-- Tables that change often are narrow; the wide one, `task`, hardly ever changes.
 
--- Views and the bodies of functions bind their operators for good while this script runs. Nothing but pg_catalog may be
--- searched by then: otherwise a role that may create operators in a schema of the caller's search_path could have its own
--- operator run in every call. (`schema = pg_catalog` in the control file has the same effect; this one also holds where
--- the script is run by hand.)
+-- Views and the bodies of functions that are parsed here (BEGIN ATOMIC) bind their operators for good while this script runs.
+-- Nothing but pg_catalog may be searched by then: otherwise a role that may create operators in a schema of the caller's
+-- search_path could have its own operator run in each call. (`schema = pg_catalog` in the control file has the same effect; this
+-- one also holds where the script is run by hand.)
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
 -- The library goes by heap tables (src/pg/table), whatever new tables are by default.
@@ -130,7 +130,7 @@ CREATE TABLE taskq.bucket (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE taskq.bucket IS 'what is left of the rate limits of actions';
 
--- One row per task, inserted once, deleted at the end of its retention. Only update_tasks updates it, by hand.
+-- One row per task, inserted once, deleted with the task. Only update_tasks updates it, by hand.
 CREATE TABLE taskq.task (
     task_no bigint PRIMARY KEY,
     action_no integer NOT NULL,
@@ -142,7 +142,7 @@ CREATE TABLE taskq.task (
     post_result boolean NOT NULL,               -- NOTIFY when settled
     inserted_at timestamptz NOT NULL,
     not_before timestamptz,
-    expires_at timestamptz,                     -- aborted then, if it has not been granted by then
+    expires_at timestamptz,                     -- aborted then, if it has not been granted (a signal: signalled) by then
     max_duration interval,                      -- default lease
     max_run_time interval,                      -- the longest that a try lasts; NULL: the action's
     retention interval,                         -- how long it is kept once completed
@@ -168,9 +168,10 @@ CREATE INDEX task_inserted_idx ON taskq.task (inserted_at);                     
 COMMENT ON TABLE taskq.task IS 'what was asked for: one row per task, which only update_tasks changes';
 
 -- Tasks that nothing blocks: ready, or in progress. Narrow, with room on the page for a newer and longer version of each
--- row, so that a grant is a HOT update: nothing that a grant changes is indexed.
+-- row, so that a grant can be a HOT update: nothing that a grant changes is indexed.
 CREATE TABLE taskq.run (
-    -- What a grant leaves as it is comes first: of a new version of a row the log has what is behind that only.
+    -- What a grant leaves as it is comes first: of a new version on the same page the log has, as a rule, only what is behind
+    -- that.
     task_no bigint PRIMARY KEY,
     position bigint NOT NULL,                   -- place in the queue; new at each comeback
     lane bigint NOT NULL,                       -- stands for its group; 0: none, or nothing asks for lanes
@@ -188,7 +189,7 @@ CREATE TABLE taskq.run (
     nonce bigint NOT NULL,                      -- secret part of the last token granted; 0: none is valid
     deadline timestamptz NOT NULL,              -- of the grant; infinity: it never expires, or no grant
     granted_at timestamptz,
-    grantable boolean NOT NULL,                 -- false while a grant holds it
+    grantable boolean NOT NULL,                 -- false while a grant holds it, or it is set aside
     limited boolean NOT NULL,                   -- it holds slots
     keyed boolean NOT NULL,                     -- it holds its merge key
     actor_id text,
@@ -212,7 +213,7 @@ CREATE TABLE taskq.blocked (
     failures integer NOT NULL,
     dependencies integer NOT NULL,
     tries integer NOT NULL,
-    not_before timestamptz,                     -- set by delay_children or retry_after, besides the task's own
+    not_before timestamptz,                     -- besides the task's own: of delay_children or retry_after, for instance
     action_no integer NOT NULL,                 -- the task's, so that counting reads this table only
     spare integer NOT NULL,                     -- dependencies of which it can do without; of a signal -1
     wait_no integer NOT NULL,                   -- names this wait of the task: see `dependency`
@@ -378,8 +379,8 @@ INSERT INTO taskq.seal VALUES ('-infinity', NULL, NULL);
 ALTER TABLE taskq.seal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.seal IS 'up to when what has settled is summed up';
 
--- Where claims of an action and priority begin: what is before that position is in progress or done. A backend that
--- has not been granted anything yet begins there. Not dumped, since it is about these files.
+-- Where claims of an action and priority begin: nothing before that position can be granted. A backend that knows
+-- nothing of the action yet begins there. Not dumped, since it is about these files.
 CREATE TABLE taskq.low_mark (
     action_no integer NOT NULL,
     priority integer NOT NULL,
@@ -431,9 +432,9 @@ CREATE INDEX signal_run_idx ON taskq.signal (run_no);                           
 ALTER TABLE taskq.signal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.signal IS 'signals that wait to be counted because the counter was busy';
 
--- One row per grant (or extension) that has a deadline; finds the elapsed ones without an index on
--- `run`. The nonce of a task in it is `base # task_no`. The row goes with its tasks: the end of the keeper's
--- performance removes it, or hands it on to one of the others.
+-- One row per grant or extension that has a deadline, and per thousand of its tasks; finds the elapsed ones without an
+-- index on `run`. The nonce of a task in it is `base # task_no`. The row goes with its tasks: the end of the keeper's
+-- performance removes it, or hands it on to one of the others, as a rule.
 CREATE TABLE taskq.lease (
     deadline timestamptz NOT NULL,
     base bigint NOT NULL,
@@ -507,7 +508,7 @@ CREATE TABLE taskq.expiry (
 CREATE INDEX expiry_due_idx ON taskq.expiry (due);                                -- tasks whose time has come
 COMMENT ON TABLE taskq.expiry IS 'when tasks expire that have not been granted';
 
--- What workers have saved of durable tasks: appended, and removed with the task or when it starts over.
+-- What workers have saved of durable tasks: appended, and removed with the task, when it starts over, or by rewind_task.
 CREATE TABLE taskq.step (
     task_no bigint NOT NULL,
     position integer NOT NULL,                  -- from 1, in the order in which they were saved
@@ -521,7 +522,7 @@ CREATE UNIQUE INDEX step_position_idx ON taskq.step (task_no, position);        
 COMMENT ON TABLE taskq.step IS 'results of the steps of durable tasks';
 
 -- One row, which every call that could close a cycle through stored tasks updates: they run one after
--- another, and under REPEATABLE READ the later one fails with 40001 instead of missing the earlier.
+-- another, and under REPEATABLE READ the later one fails with 40001 instead of missing one that has committed.
 -- Not dumped: the install script makes the row.
 CREATE TABLE taskq.graph_guard (
     version bigint NOT NULL
@@ -1011,7 +1012,7 @@ CREATE FUNCTION taskq.complete_task(task_id text, result jsonb = NULL, status te
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_complete_task_wrapper';
 COMMENT ON FUNCTION taskq.complete_task IS
-    'complete by hand a task that nothing blocks and no worker owns';
+    'complete by hand a task that waits for no other and that no worker owns, or a signal';
 
 CREATE FUNCTION taskq.signal(
         task_id text,
@@ -1578,8 +1579,9 @@ COMMENT ON FUNCTION taskq._ended IS 'internal: how many tasks have settled, by n
 -- taskq: about how many tasks there are that have not settled, for views that are read often. A table of up to so many
 -- pages is counted (taskq._live). A larger one is not: that would take seconds where there are ten million. There
 --
--- * an action with few tasks in it is counted, by index, so that it is never wrong beside a huge one;
--- * what is in progress is counted, from its leases, and from the front of the queue where it has no deadline;
+-- * an action with few tasks in `run` or `scheduled` is counted, by index, as long as all that is counted so is not too much:
+--   so it is not wrong beside a huge one;
+-- * what is in progress is counted up to ten thousand, from its leases, and from the front of the queue where it has no deadline;
 -- * the rest is estimated from a sample of pages, evenly spread, so that it does not matter how actions lie in the
 --   table, and what is gone from it.
 --
@@ -1653,7 +1655,8 @@ BEGIN
             actor_id := x.actor_id;
             seen := seen + 1;
             waiting := CASE WHEN in_progress THEN 0 ELSE waiting + 1 END;
-            whole := seen < most;
+            -- Behind the hundredth priority may be more.
+            whole := seen < most AND i < 100;
             RETURN NEXT;
             EXIT WHEN waiting >= 100 OR seen >= most;
         END LOOP;
@@ -1880,7 +1883,7 @@ CREATE FUNCTION taskq._about_parked(pages bigint)
     END;
 COMMENT ON FUNCTION taskq._about_parked IS 'internal: about how many tasks are parked';
 
--- `scheduled` has an index by action and time: an action with few tasks in it is counted, and so is what is due. Before
+-- `scheduled` has an index by action and time: an action with few tasks in it is counted, and so is what is due, if it is few. Before
 -- they are due, tasks that a workgroup holds back as well have the same state. Of tasks that are due the workgroup is
 -- looked up; they are few as long as workers claim.
 CREATE FUNCTION taskq._about_scheduled(pages bigint)
@@ -2291,33 +2294,42 @@ CREATE FUNCTION taskq._alike(a text, b text)
     END;
 COMMENT ON FUNCTION taskq._alike IS 'internal: how much two names have in common';
 
--- Which waiting calls ask for an action, in words: those with the names that are most like it, of a hundred that most calls ask for.
+-- Which of so many waiting calls ask for an action, in words, where `it` stands for it: how many do, how many may since they ask for very
+-- many, and else the names that are most like it, of those that most calls ask for, with how many do.
+CREATE FUNCTION taskq._asked_for(action text, it text, calls bigint, for_it bigint, for_any bigint, names text[], numbers bigint[])
+    RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        SELECT CASE WHEN calls = 0 THEN 'no call waits for tasks'
+                    WHEN for_it > 0 THEN format('%s waiting call%s for %s', for_it, CASE for_it WHEN 1 THEN ' asks' ELSE 's ask' END, it)
+                    WHEN for_any > 0 THEN format('%s waiting call%s for very many actions, "%s" perhaps among them%s',
+                                                 for_any, CASE for_any WHEN 1 THEN ' asks' ELSE 's ask' END, action, '; of the others ' || o.names)
+                    ELSE format('no waiting call asks for %s: of %s waiting call%s %s', it, calls, CASE calls WHEN 1 THEN '' ELSE 's' END,
+                                COALESCE(o.names, 'none asks for one that has tasks'))
+               END
+          FROM (SELECT string_agg(format('%s ask%s for "%s"', x.number, CASE x.number WHEN 1 THEN 's' ELSE '' END, x.name), ', ' ORDER BY x.place)
+                       || CASE WHEN cardinality(numbers) > 3 THEN ', and others' ELSE '' END AS names
+                  FROM (SELECT n.name, n.number, row_number() OVER (ORDER BY taskq._alike(n.name, action) DESC, n.number DESC, n.name) AS place
+                          FROM unnest(names, numbers[1:cardinality(names)]) AS n(name, number) WHERE calls > 0 AND for_it = 0) AS x
+                 WHERE x.place <= 3) AS o;
+    END;
+COMMENT ON FUNCTION taskq._asked_for IS 'internal: which of so many waiting calls ask for an action, in words';
+
+-- The same for one action, of a hundred that most calls ask for.
 CREATE FUNCTION taskq._who_asks(action text)
     RETURNS text
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000
     SET search_path = pg_catalog, pg_temp
     BEGIN ATOMIC
         WITH asking AS MATERIALIZED (SELECT s.pid, a.name, s.for_any FROM taskq._asking AS s
-                                       LEFT JOIN taskq.action AS a ON a.action_no = s.action_no),
-             named AS MATERIALIZED (SELECT s.name, count(DISTINCT s.pid) AS number FROM asking AS s
-                                     WHERE s.name IS NOT NULL GROUP BY s.name ORDER BY 2 DESC, 1 LIMIT 100),
-             calls AS MATERIALIZED (SELECT count(DISTINCT s.pid) AS number, count(DISTINCT s.pid) FILTER (WHERE s.for_any) AS for_any,
-                                           count(DISTINCT s.pid) FILTER (WHERE s.name = _who_asks.action) AS for_it FROM asking AS s),
-             others AS MATERIALIZED (
-                SELECT string_agg(format('%s ask%s for "%s"', x.number, CASE x.number WHEN 1 THEN 's' ELSE '' END, x.name), ', ' ORDER BY x.place) AS names
-                  FROM (SELECT n.name, n.number, row_number() OVER (ORDER BY taskq._alike(n.name, _who_asks.action) DESC, n.number DESC, n.name) AS place
-                          FROM named AS n) AS x
-                 WHERE x.place <= 3)
-        SELECT CASE WHEN c.number = 0 THEN 'no call waits for tasks'
-                    WHEN c.for_it > 0 THEN format('%s waiting call%s for action "%s"', c.for_it, CASE c.for_it WHEN 1 THEN ' asks' ELSE 's ask' END, _who_asks.action)
-                    WHEN c.for_any > 0 THEN format('%s waiting call%s for very many actions, "%s" perhaps among them',
-                                                   c.for_any, CASE c.for_any WHEN 1 THEN ' asks' ELSE 's ask' END, _who_asks.action)
-                    ELSE format('no waiting call asks for action "%s": of %s waiting call%s %s', _who_asks.action, c.number,
-                                CASE c.number WHEN 1 THEN '' ELSE 's' END,
-                                COALESCE(o.names || CASE WHEN (SELECT count(*) FROM named) > 3 THEN ', and others' ELSE '' END,
-                                         'none asks for one that has tasks'))
-               END
-          FROM calls AS c CROSS JOIN others AS o;
+                                       LEFT JOIN taskq.action AS a ON a.action_no = s.action_no)
+        SELECT taskq._asked_for(_who_asks.action, format('action "%s"', _who_asks.action), c.number, c.for_it, c.for_any, n.names, n.numbers)
+          FROM (SELECT count(DISTINCT s.pid) AS number, count(DISTINCT s.pid) FILTER (WHERE s.for_any) AS for_any,
+                       count(DISTINCT s.pid) FILTER (WHERE s.name = _who_asks.action) AS for_it FROM asking AS s) AS c
+         CROSS JOIN (SELECT array_agg(x.name) AS names, array_agg(x.number) AS numbers
+                       FROM (SELECT s.name, count(DISTINCT s.pid) AS number FROM asking AS s
+                              WHERE s.name IS NOT NULL GROUP BY s.name ORDER BY 2 DESC, 1 LIMIT 100) AS x) AS n;
     END;
 COMMENT ON FUNCTION taskq._who_asks IS 'internal: which waiting calls ask for an action, in words';
 
@@ -2558,7 +2570,7 @@ $$;
 COMMENT ON FUNCTION taskq.count_tasks IS
     'number of tasks per action and state; a NULL argument does not filter';
 
--- Every reason in words, one a row; the first ones are the nearest.
+-- The reasons in words, one a row; the first ones are the nearest.
 CREATE FUNCTION taskq.why(task_id text)
     RETURNS SETOF text
     LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 ROWS 5
@@ -2724,7 +2736,7 @@ BEGIN
                                     (SELECT y.id FROM taskq.task AS y WHERE y.task_no = k.leader_no)) END AS reason
                    FROM taskq.parked AS k WHERE k.task_no = number
                  UNION ALL
-                 -- What is set aside in its place.
+                 -- What is set aside in its place, or has not been met by a claim.
                  SELECT CASE WHEN r.aside < 0
                              THEN format('it shares the end of "%s", which has the same merge key',
                                          (SELECT y.id FROM taskq.task AS y WHERE y.task_no = -r.aside))
@@ -2736,12 +2748,12 @@ BEGIN
                                      JOIN taskq.task AS y ON y.task_no = m.holder_no
                                     WHERE me.task_no = number) END
                    FROM taskq.run AS r
-                  WHERE r.task_no = number AND r.aside IS NOT NULL
+                  WHERE r.task_no = number
                     AND (r.aside < 0 OR EXISTS (SELECT FROM taskq.task AS me
                                                   JOIN taskq.action AS a ON a.action_no = me.action_no
                                                   JOIN taskq.merge_key AS m ON m.action = a.name AND m.key = me.merge_key
                                                                            AND m.group_id = COALESCE(me.group_id, '')
-                                                 WHERE me.task_no = number AND m.holder_no IS NOT NULL))
+                                                 WHERE me.task_no = number AND m.holder_no <> number))
                  UNION ALL
                  SELECT format('its group "%s" is paused', g.group_id) FROM taskq.task_group AS g
                   WHERE g.group_id = t.group_id AND g.paused
@@ -2881,9 +2893,9 @@ CREATE FUNCTION taskq.check()
     RETURNS TABLE (problem text, task_id text, detail text)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 100000 ROWS 1
     SET search_path = pg_catalog, pg_temp
-    -- It reads whole tables, and statistics may be those of an empty queue: each table is read once, and joined by hash
-    -- or by merge, whatever they say. So nothing in here may be looked up per row: no LATERAL, no EXISTS that is not
-    -- a condition by itself.
+    -- It reads whole tables, and statistics may be those of an empty queue: each part reads its tables once, and joins them by
+    -- hash or by merge, whatever they say. So nothing in here may be looked up per row: no LATERAL to a table, no EXISTS that is
+    -- not a condition by itself.
     SET enable_nestloop = off SET enable_hashjoin = on SET enable_mergejoin = on SET enable_sort = on
     SET enable_seqscan = on SET jit = off
     BEGIN ATOMIC
@@ -2929,7 +2941,7 @@ CREATE FUNCTION taskq.check()
           JOIN taskq.task AS t ON t.task_no = d.task_no
          WHERE d.timer <> t.spontaneous
         UNION ALL
-        -- A blocked task waits for exactly the dependencies that have not settled.
+        -- What a blocked task has left to count is what has not settled of this wait, and signals that are not counted yet.
         SELECT 'wrong count of dependencies', t.id,
                'remaining ' || b.remaining || ', to spare ' || b.spare || ', deferred ' || COALESCE(f.signals, 0)
                || ', unsettled ' || COALESCE(e.unsettled, 0)
@@ -2944,7 +2956,7 @@ CREATE FUNCTION taskq.check()
                       GROUP BY e.run_no, e.wait_no) AS e ON e.run_no = b.task_no AND e.wait_no = b.wait_no
          WHERE b.remaining + b.spare - COALESCE(f.signals, 0) <> COALESCE(e.unsettled, 0)
         UNION ALL
-        -- What is ready or scheduled waits for nothing.
+        -- What is in `run`, parked or scheduled waits for nothing.
         SELECT 'task has an unsettled dependency but is not blocked', t.id, after.id
           FROM taskq.dependency AS e
           JOIN taskq.task AS t ON t.task_no = e.run_no
@@ -3273,7 +3285,7 @@ COMMENT ON FUNCTION taskq._times IS
 -- minutes, their pace is that of these. Waits and runs are those of the last 2,000 of the last hour that have ended after a grant.
 CREATE FUNCTION taskq._pace()
     RETURNS TABLE (action_no integer, came double precision, ended double precision, ended_hour bigint, lost_hour bigint,
-                   waiting double precision[], running double precision[])
+                   waiting double precision[], running double precision[], worked bigint)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 100
     SET search_path = pg_catalog, pg_temp
     SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashagg = on
@@ -3293,40 +3305,51 @@ CREATE FUNCTION taskq._pace()
                  ORDER BY s.settled_at DESC LIMIT 2000),
              ended AS MATERIALIZED (SELECT e.action_no, e.code, e.cause, e.at, e.number FROM taskq._ends('1 hour') AS e)
         SELECT x.action_no, sum(x.came), sum(x.ended), sum(x.ended_hour)::bigint, sum(x.lost_hour)::bigint,
-               min(x.waiting), min(x.running)
+               min(x.waiting), min(x.running), sum(x.worked)::bigint
           FROM (SELECT n.action_no, count(*) / (SELECT r.minutes FROM reach AS r) AS came, 0::double precision AS ended,
                        0::numeric AS ended_hour, 0::numeric AS lost_hour,
-                       NULL::double precision[] AS waiting, NULL::double precision[] AS running
+                       NULL::double precision[] AS waiting, NULL::double precision[] AS running, 0::numeric AS worked
                   FROM newest AS n GROUP BY n.action_no
                 UNION ALL
                 SELECT e.action_no, 0, COALESCE(sum(e.number) FILTER (WHERE e.at > (SELECT taskq.clock()) - interval '5 minutes'), 0) / 5.0,
                        COALESCE(sum(e.number) FILTER (WHERE e.cause <> 'k'), 0),
-                       COALESCE(sum(e.number) FILTER (WHERE e.code = 'a' AND e.cause IN ('w', 't', 'x')), 0), NULL, NULL
+                       COALESCE(sum(e.number) FILTER (WHERE e.code = 'a' AND e.cause IN ('w', 't', 'x')), 0), NULL, NULL,
+                       -- What expires, or is cancelled, takes no worker.
+                       COALESCE(sum(e.number) FILTER (WHERE e.cause IN ('w', 't', 'x', 'm')
+                                                        AND e.at > (SELECT taskq.clock()) - interval '5 minutes'), 0)
                   FROM ended AS e GROUP BY e.action_no
                 UNION ALL
                 SELECT r.action_no, 0, 0, 0, 0,
                        percentile_cont('{0.5,0.99}'::double precision[])
                            WITHIN GROUP (ORDER BY date_part('epoch', r.granted_at - t.inserted_at)),
                        percentile_cont('{0.5,0.99}'::double precision[])
-                           WITHIN GROUP (ORDER BY date_part('epoch', r.settled_at - r.granted_at))
+                           WITHIN GROUP (ORDER BY date_part('epoch', r.settled_at - r.granted_at)), 0
                   FROM recent AS r
                  CROSS JOIN LATERAL (SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = r.task_no OFFSET 0) AS t
                  GROUP BY r.action_no) AS x
          GROUP BY x.action_no;
     END;
 COMMENT ON FUNCTION taskq._pace IS
-    'internal: tasks of an action that come and end in a minute (of the last five); that ended (but for skipped ones), and aborted, in the last hour; times';
+    'internal: tasks of an action that come and end in a minute (of the last five); that ended (but for skipped ones), and aborted, in the last hour; times; that ended after a grant in the last five minutes';
 
 -- What is first in the queue of each action, and what stands before it: shows a task that comes back late, an action for
 -- which no worker asks, and a task that a worker has held without a deadline for a day or longer.
 CREATE FUNCTION taskq._heads()
-    RETURNS TABLE (action_no integer, task_no bigint, inserted_at timestamptz, in_hand boolean, unleased bigint[])
+    RETURNS TABLE (action_no integer, task_no bigint, inserted_at timestamptz, in_hand boolean, unleased bigint[], crowded boolean)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
     SET search_path = pg_catalog, pg_temp
     SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
     BEGIN ATOMIC
-        SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased
+        -- Groups whose limit is used up by tasks that are in a worker's hands.
+        WITH full_group AS MATERIALIZED (
+                SELECT l.group_id
+                  FROM taskq.slot AS l
+                 CROSS JOIN LATERAL (SELECT r.deadline FROM taskq.run AS r WHERE r.task_no = l.task_no OFFSET 0) AS r
+                 WHERE l.name = '' AND l.group_id <> '' AND l.task_no IS NOT NULL AND r.deadline > (SELECT taskq.clock())
+                 GROUP BY l.group_id
+                HAVING count(*) >= (SELECT g.max_concurrency FROM taskq.task_group AS g WHERE g.group_id = l.group_id))
+        SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased, h.crowded
           FROM taskq.action AS a
          CROSS JOIN LATERAL (
                -- The oldest of a hundred in the order of claiming, in lanes or not, but for what its group or workgroup holds back. What
@@ -3337,13 +3360,15 @@ CREATE FUNCTION taskq._heads()
                       -- ended or not.
                       bool_or(NOT x.grantable AND x.nonce <> 0 AND x.deadline > (SELECT taskq.clock())) AS in_hand,
                       array_agg(x.task_no) FILTER (WHERE x.nonce <> 0 AND x.deadline = 'infinity'
-                                                   AND x.granted_at < (SELECT taskq.clock()) - interval '1 day') AS unleased
+                                                   AND x.granted_at < (SELECT taskq.clock()) - interval '1 day') AS unleased,
+                      count(*) >= 100 AS crowded
                  FROM (SELECT r.task_no, r.grantable, r.nonce, r.deadline, r.granted_at,
                               (SELECT t.inserted_at FROM taskq.task AS t
                                 WHERE t.task_no = r.task_no
                                   AND (r.grantable OR r.nonce <> 0 AND r.deadline <= (SELECT taskq.clock()) - interval '5 minutes')
                                   AND NOT EXISTS (SELECT FROM taskq.task_group AS g
                                                    WHERE r.gated AND g.group_id = t.group_id AND (g.paused OR g.max_concurrency = 0))
+                                  AND NOT COALESCE(r.gated AND t.group_id IN (SELECT f.group_id FROM full_group AS f), false)
                                   AND NOT EXISTS (SELECT FROM taskq.workgroup AS w
                                                    WHERE r.gated AND w.name = t.workgroup AND w.not_before > (SELECT taskq.clock()))) AS inserted_at
                          FROM ((SELECT r.task_no, r.grantable, r.gated, r.nonce, r.deadline, r.granted_at FROM taskq.run AS r
@@ -3356,7 +3381,7 @@ CREATE FUNCTION taskq._heads()
          WHERE h.task_no IS NOT NULL OR h.unleased IS NOT NULL;
     END;
 COMMENT ON FUNCTION taskq._heads IS
-    'internal: which task to be granted of an action was inserted first, of those that come next, whether some are in progress, and which for long';
+    'internal: which task to be granted of an action was inserted first, of those that come next, whether some are in progress, and which for long; and whether there may be more';
 
 CREATE FUNCTION taskq.health()
     RETURNS TABLE (severity text, problem text, advice text, kind text, subject text, since timestamptz)
@@ -3366,18 +3391,28 @@ CREATE FUNCTION taskq.health()
     SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
     BEGIN ATOMIC
         WITH now AS MATERIALIZED (SELECT taskq.clock() AS at, clock_timestamp() AS wall),
-             heads AS MATERIALIZED (SELECT h.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased FROM taskq._heads() AS h),
+             heads AS MATERIALIZED (SELECT h.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased, h.crowded FROM taskq._heads() AS h),
              -- Grouped and not joined, which would take each with each: there may be thousands of actions.
              pace AS MATERIALIZED (
                 SELECT x.action_no, sum(x.came) AS came, sum(x.ended) AS ended, sum(x.ended_hour)::bigint AS ended_hour,
                        sum(x.lost_hour)::bigint AS lost_hour, min(x.task_no) AS task_no, min(x.inserted_at) AS inserted_at,
-                       bool_or(x.in_hand) AS in_hand
-                  FROM (SELECT p.action_no, p.came, p.ended, p.ended_hour, p.lost_hour,
-                               NULL::bigint AS task_no, NULL::timestamptz AS inserted_at, NULL::boolean AS in_hand
+                       bool_or(x.in_hand) AS in_hand, bool_or(x.crowded) AS crowded, sum(x.worked) AS worked
+                  FROM (SELECT p.action_no, p.came, p.ended, p.ended_hour, p.lost_hour, p.worked,
+                               NULL::bigint AS task_no, NULL::timestamptz AS inserted_at, NULL::boolean AS in_hand, NULL::boolean AS crowded
                           FROM taskq._pace() AS p
                         UNION ALL
-                        SELECT h.action_no, 0, 0, 0, 0, h.task_no, h.inserted_at, h.in_hand FROM heads AS h) AS x
+                        SELECT h.action_no, 0, 0, 0, 0, 0, h.task_no, h.inserted_at, h.in_hand, h.crowded FROM heads AS h) AS x
                  GROUP BY x.action_no),
+             -- Of which a task has a deadline ahead, wherever in the queue it stands.
+             leased AS MATERIALIZED (
+                SELECT DISTINCT r.action_no
+                  FROM (SELECT l.base, l.keeper_no || l.others AS task_nos FROM taskq.lease AS l
+                         WHERE l.deadline > (SELECT n.at FROM now AS n)
+                         ORDER BY l.deadline LIMIT 10000) AS l
+                 CROSS JOIN LATERAL unnest(l.task_nos) AS u(task_no)
+                 CROSS JOIN LATERAL (SELECT r.action_no FROM taskq.run AS r
+                                      WHERE r.task_no = u.task_no AND r.nonce = l.base # u.task_no AND NOT r.grantable
+                                        AND r.deadline > (SELECT n.at FROM now AS n) OFFSET 0) AS r),
              -- Held without a deadline for long: of what comes next in each action, and of what was inserted first of all.
              unleased AS MATERIALIZED (
                 SELECT r.action_no, count(*) AS number, min(r.granted_at) AS since,
@@ -3413,7 +3448,8 @@ CREATE FUNCTION taskq.health()
                          WHERE NOT EXISTS (SELECT FROM taskq.action_setting AS s WHERE s.name = a.name AND s.paused)) AS x
                  WHERE x.number > 0),
              overdue AS MATERIALIZED (
-                SELECT r.action_no, count(*) AS number, min(r.deadline) AS since, min(r.actor_id) AS actor
+                SELECT r.action_no, count(*) AS number, min(r.deadline) AS since,
+                       (array_agg(r.actor_id ORDER BY r.deadline))[1] AS actor
                   FROM (SELECT l.base, l.keeper_no || l.others AS task_nos FROM taskq.lease AS l
                          WHERE l.deadline <= (SELECT n.at FROM now AS n) - interval '5 seconds'
                          ORDER BY l.deadline LIMIT 1000) AS l
@@ -3422,8 +3458,17 @@ CREATE FUNCTION taskq.health()
                                       WHERE r.task_no = u.task_no AND r.nonce = l.base # u.task_no AND NOT r.grantable
                                         AND r.deadline <= (SELECT n.at FROM now AS n) - interval '5 seconds' OFFSET 0) AS r
                  GROUP BY r.action_no),
-             asking AS MATERIALIZED (SELECT s.pid, s.action_no FROM taskq._asking AS s),
-             waiting AS MATERIALIZED (SELECT count(DISTINCT s.pid) AS number FROM asking AS s)
+             asking AS MATERIALIZED (SELECT s.pid, s.action_no, s.for_any FROM taskq._asking AS s),
+             asked AS MATERIALIZED (SELECT s.action_no, count(DISTINCT s.pid) AS number FROM asking AS s
+                                     WHERE s.action_no IS NOT NULL GROUP BY s.action_no),
+             -- A hundred that most calls ask for.
+             named AS MATERIALIZED (
+                SELECT array_agg(x.name ORDER BY x.number DESC, x.name) AS names, array_agg(x.number ORDER BY x.number DESC, x.name) AS numbers
+                  FROM (SELECT a.name, max(s.number) AS number FROM asked AS s
+                         CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = s.action_no OFFSET 0) AS a
+                         GROUP BY a.name ORDER BY 2 DESC, 1 LIMIT 100) AS x),
+             waiting AS MATERIALIZED (SELECT count(DISTINCT s.pid) AS number, count(DISTINCT s.pid) FILTER (WHERE s.for_any) AS for_any
+                                        FROM asking AS s)
         SELECT x.severity, x.problem, x.advice, x.kind, x.subject, x.since
           FROM (
                 -- Deadlines that have passed, and no call has ended these tries.
@@ -3438,17 +3483,22 @@ CREATE FUNCTION taskq.health()
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = o.action_no OFFSET 0) AS a
                 UNION ALL
                 -- Ready, and no worker asks: nothing of it is in progress, nothing has ended
-                -- lately.
+                -- lately. Names are compared for the first twenty alone: there may be thousands of actions.
                 SELECT CASE WHEN h.inserted_at < n.at - interval '1 hour' THEN 'critical' ELSE 'warning' END,
                        format('no worker claims tasks of action "%s": one has been in the queue for %s, and %s', a.name, taskq._age(n.at - h.inserted_at),
-                              CASE WHEN w.number = 0 THEN 'no call waits for tasks'
-                                   ELSE format('of %s waiting call%s %s asks for it', w.number, CASE w.number WHEN 1 THEN '' ELSE 's' END,
-                                               COALESCE(NULLIF((SELECT count(DISTINCT s.pid) FROM asking AS s WHERE s.action_no = h.action_no), 0)::text, 'none')) END),
+                              taskq._asked_for(a.name, 'it', w.number, COALESCE((SELECT s.number FROM asked AS s WHERE s.action_no = h.action_no), 0),
+                                               w.for_any,
+                                               CASE WHEN row_number() OVER (ORDER BY h.inserted_at) <= 20 THEN m.names ELSE m.names[1:3] END,
+                                               m.numbers)),
                        'Start workers that ask for this action, or pause or delete what is not wanted; taskq.why(id) tells of a task.',
                        'starving', a.name, h.inserted_at
-                  FROM pace AS h CROSS JOIN now AS n CROSS JOIN waiting AS w
+                  FROM pace AS h CROSS JOIN now AS n CROSS JOIN waiting AS w CROSS JOIN named AS m
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = h.action_no OFFSET 0) AS a
-                 WHERE h.inserted_at < n.at - interval '5 minutes' AND NOT h.in_hand AND h.ended = 0
+                 WHERE h.inserted_at < n.at - interval '5 minutes' AND NOT h.in_hand AND h.worked = 0
+                   -- Of those that come next there were more than have been looked at.
+                   AND NOT CASE WHEN h.crowded THEN h.action_no IN (SELECT l.action_no FROM leased AS l)
+                                                    OR EXISTS (SELECT FROM taskq._front(h.action_no) AS f WHERE f.in_progress AND f.deadline > n.at)
+                                ELSE false END
                    AND NOT EXISTS (SELECT FROM taskq.action_setting AS s WHERE s.name = a.name AND (s.paused OR s.max_concurrency = 0))
                    -- A rate that is used up: the next grant is not due yet.
                    AND NOT EXISTS (SELECT FROM taskq.action_setting AS s JOIN taskq.bucket AS b ON b.name = s.name
