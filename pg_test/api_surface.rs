@@ -15,6 +15,7 @@ function _action_channels(actions text[]) -> SETOF integer
 function _actors() -> bigint
 function _age(age interval) -> text
 function _alike(a text, b text) -> double precision
+function _asked_for(action text, it text, calls bigint, for_it bigint, for_any bigint, names text[], numbers bigint[]) -> text
 function _at_work(most integer) -> TABLE(task_no bigint, actor_id text, granted_at timestamp with time zone, deadline timestamp with time zone, tries integer, number bigint, actors bigint)
 function _before_commit() -> void
 function _body_json(body text) -> jsonb
@@ -29,7 +30,7 @@ function _front(of integer) -> TABLE(task_no bigint, in_progress boolean, deadli
 function _grant(part text, role regrole, give boolean) -> void
 function _grant_part(part text, role regrole, actions text[]) -> void
 function _has_part(part text, role regrole) -> boolean
-function _heads() -> TABLE(action_no integer, task_no bigint, inserted_at timestamp with time zone, in_hand boolean, unleased bigint[])
+function _heads() -> TABLE(action_no integer, task_no bigint, inserted_at timestamp with time zone, in_hand boolean, unleased bigint[], crowded boolean)
 function _held_back() -> SETOF bigint
 function _is_inserter() -> boolean
 function _is_monitor() -> boolean
@@ -47,7 +48,7 @@ function _live(in_run boolean DEFAULT true, in_scheduled boolean DEFAULT true, i
 function _look_for_work(actions text[], keep_up boolean) -> TABLE(ready boolean, owed boolean, due timestamp with time zone, shared timestamp with time zone, rest bigint)
 function _many(value text) -> SETOF text
 function _num_settled(task_nos bigint[], task_ids text[]) -> integer
-function _pace() -> TABLE(action_no integer, came double precision, ended double precision, ended_hour bigint, lost_hour bigint, waiting double precision[], running double precision[])
+function _pace() -> TABLE(action_no integer, came double precision, ended double precision, ended_hour bigint, lost_hour bigint, waiting double precision[], running double precision[], worked bigint)
 function _pages(relation regclass) -> bigint
 function _parallel(blocks jsonb) -> jsonb
 function _percentiles() -> TABLE(action text, waiting double precision[], running double precision[])

@@ -77,7 +77,8 @@ BEGIN
             actor_id := x.actor_id;
             seen := seen + 1;
             waiting := CASE WHEN in_progress THEN 0 ELSE waiting + 1 END;
-            whole := seen < most;
+            -- Behind the hundredth priority may be more.
+            whole := seen < most AND i < 100;
             RETURN NEXT;
             EXIT WHEN waiting >= 100 OR seen >= most;
         END LOOP;

@@ -449,7 +449,7 @@ CREATE FUNCTION taskq.complete_task(task_id text, result jsonb = NULL, status te
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_complete_task_wrapper';
 COMMENT ON FUNCTION taskq.complete_task IS
-    'complete by hand a task that nothing blocks and no worker owns';
+    'complete by hand a task that waits for no other and that no worker owns, or a signal';
 
 CREATE FUNCTION taskq.signal(
         task_id text,

@@ -130,7 +130,7 @@ COMMENT ON FUNCTION taskq._times IS
 -- minutes, their pace is that of these. Waits and runs are those of the last 2,000 of the last hour that have ended after a grant.
 CREATE FUNCTION taskq._pace()
     RETURNS TABLE (action_no integer, came double precision, ended double precision, ended_hour bigint, lost_hour bigint,
-                   waiting double precision[], running double precision[])
+                   waiting double precision[], running double precision[], worked bigint)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 100
     SET search_path = pg_catalog, pg_temp
     SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashagg = on
@@ -150,40 +150,51 @@ CREATE FUNCTION taskq._pace()
                  ORDER BY s.settled_at DESC LIMIT 2000),
              ended AS MATERIALIZED (SELECT e.action_no, e.code, e.cause, e.at, e.number FROM taskq._ends('1 hour') AS e)
         SELECT x.action_no, sum(x.came), sum(x.ended), sum(x.ended_hour)::bigint, sum(x.lost_hour)::bigint,
-               min(x.waiting), min(x.running)
+               min(x.waiting), min(x.running), sum(x.worked)::bigint
           FROM (SELECT n.action_no, count(*) / (SELECT r.minutes FROM reach AS r) AS came, 0::double precision AS ended,
                        0::numeric AS ended_hour, 0::numeric AS lost_hour,
-                       NULL::double precision[] AS waiting, NULL::double precision[] AS running
+                       NULL::double precision[] AS waiting, NULL::double precision[] AS running, 0::numeric AS worked
                   FROM newest AS n GROUP BY n.action_no
                 UNION ALL
                 SELECT e.action_no, 0, COALESCE(sum(e.number) FILTER (WHERE e.at > (SELECT taskq.clock()) - interval '5 minutes'), 0) / 5.0,
                        COALESCE(sum(e.number) FILTER (WHERE e.cause <> 'k'), 0),
-                       COALESCE(sum(e.number) FILTER (WHERE e.code = 'a' AND e.cause IN ('w', 't', 'x')), 0), NULL, NULL
+                       COALESCE(sum(e.number) FILTER (WHERE e.code = 'a' AND e.cause IN ('w', 't', 'x')), 0), NULL, NULL,
+                       -- What expires, or is cancelled, takes no worker.
+                       COALESCE(sum(e.number) FILTER (WHERE e.cause IN ('w', 't', 'x', 'm')
+                                                        AND e.at > (SELECT taskq.clock()) - interval '5 minutes'), 0)
                   FROM ended AS e GROUP BY e.action_no
                 UNION ALL
                 SELECT r.action_no, 0, 0, 0, 0,
                        percentile_cont('{0.5,0.99}'::double precision[])
                            WITHIN GROUP (ORDER BY date_part('epoch', r.granted_at - t.inserted_at)),
                        percentile_cont('{0.5,0.99}'::double precision[])
-                           WITHIN GROUP (ORDER BY date_part('epoch', r.settled_at - r.granted_at))
+                           WITHIN GROUP (ORDER BY date_part('epoch', r.settled_at - r.granted_at)), 0
                   FROM recent AS r
                  CROSS JOIN LATERAL (SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = r.task_no OFFSET 0) AS t
                  GROUP BY r.action_no) AS x
          GROUP BY x.action_no;
     END;
 COMMENT ON FUNCTION taskq._pace IS
-    'internal: tasks of an action that come and end in a minute (of the last five); that ended (but for skipped ones), and aborted, in the last hour; times';
+    'internal: tasks of an action that come and end in a minute (of the last five); that ended (but for skipped ones), and aborted, in the last hour; times; that ended after a grant in the last five minutes';
 
 -- What is first in the queue of each action, and what stands before it: shows a task that comes back late, an action for
 -- which no worker asks, and a task that a worker has held without a deadline for a day or longer.
 CREATE FUNCTION taskq._heads()
-    RETURNS TABLE (action_no integer, task_no bigint, inserted_at timestamptz, in_hand boolean, unleased bigint[])
+    RETURNS TABLE (action_no integer, task_no bigint, inserted_at timestamptz, in_hand boolean, unleased bigint[], crowded boolean)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 100
     SET search_path = pg_catalog, pg_temp
     SET jit = off SET enable_indexscan = on SET enable_seqscan = off SET enable_bitmapscan = off
     SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
     BEGIN ATOMIC
-        SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased
+        -- Groups whose limit is used up by tasks that are in a worker's hands.
+        WITH full_group AS MATERIALIZED (
+                SELECT l.group_id
+                  FROM taskq.slot AS l
+                 CROSS JOIN LATERAL (SELECT r.deadline FROM taskq.run AS r WHERE r.task_no = l.task_no OFFSET 0) AS r
+                 WHERE l.name = '' AND l.group_id <> '' AND l.task_no IS NOT NULL AND r.deadline > (SELECT taskq.clock())
+                 GROUP BY l.group_id
+                HAVING count(*) >= (SELECT g.max_concurrency FROM taskq.task_group AS g WHERE g.group_id = l.group_id))
+        SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased, h.crowded
           FROM taskq.action AS a
          CROSS JOIN LATERAL (
                -- The oldest of a hundred in the order of claiming, in lanes or not, but for what its group or workgroup holds back. What
@@ -194,13 +205,15 @@ CREATE FUNCTION taskq._heads()
                       -- ended or not.
                       bool_or(NOT x.grantable AND x.nonce <> 0 AND x.deadline > (SELECT taskq.clock())) AS in_hand,
                       array_agg(x.task_no) FILTER (WHERE x.nonce <> 0 AND x.deadline = 'infinity'
-                                                   AND x.granted_at < (SELECT taskq.clock()) - interval '1 day') AS unleased
+                                                   AND x.granted_at < (SELECT taskq.clock()) - interval '1 day') AS unleased,
+                      count(*) >= 100 AS crowded
                  FROM (SELECT r.task_no, r.grantable, r.nonce, r.deadline, r.granted_at,
                               (SELECT t.inserted_at FROM taskq.task AS t
                                 WHERE t.task_no = r.task_no
                                   AND (r.grantable OR r.nonce <> 0 AND r.deadline <= (SELECT taskq.clock()) - interval '5 minutes')
                                   AND NOT EXISTS (SELECT FROM taskq.task_group AS g
                                                    WHERE r.gated AND g.group_id = t.group_id AND (g.paused OR g.max_concurrency = 0))
+                                  AND NOT COALESCE(r.gated AND t.group_id IN (SELECT f.group_id FROM full_group AS f), false)
                                   AND NOT EXISTS (SELECT FROM taskq.workgroup AS w
                                                    WHERE r.gated AND w.name = t.workgroup AND w.not_before > (SELECT taskq.clock()))) AS inserted_at
                          FROM ((SELECT r.task_no, r.grantable, r.gated, r.nonce, r.deadline, r.granted_at FROM taskq.run AS r
@@ -213,7 +226,7 @@ CREATE FUNCTION taskq._heads()
          WHERE h.task_no IS NOT NULL OR h.unleased IS NOT NULL;
     END;
 COMMENT ON FUNCTION taskq._heads IS
-    'internal: which task to be granted of an action was inserted first, of those that come next, whether some are in progress, and which for long';
+    'internal: which task to be granted of an action was inserted first, of those that come next, whether some are in progress, and which for long; and whether there may be more';
 
 CREATE FUNCTION taskq.health()
     RETURNS TABLE (severity text, problem text, advice text, kind text, subject text, since timestamptz)
@@ -223,18 +236,28 @@ CREATE FUNCTION taskq.health()
     SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
     BEGIN ATOMIC
         WITH now AS MATERIALIZED (SELECT taskq.clock() AS at, clock_timestamp() AS wall),
-             heads AS MATERIALIZED (SELECT h.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased FROM taskq._heads() AS h),
+             heads AS MATERIALIZED (SELECT h.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased, h.crowded FROM taskq._heads() AS h),
              -- Grouped and not joined, which would take each with each: there may be thousands of actions.
              pace AS MATERIALIZED (
                 SELECT x.action_no, sum(x.came) AS came, sum(x.ended) AS ended, sum(x.ended_hour)::bigint AS ended_hour,
                        sum(x.lost_hour)::bigint AS lost_hour, min(x.task_no) AS task_no, min(x.inserted_at) AS inserted_at,
-                       bool_or(x.in_hand) AS in_hand
-                  FROM (SELECT p.action_no, p.came, p.ended, p.ended_hour, p.lost_hour,
-                               NULL::bigint AS task_no, NULL::timestamptz AS inserted_at, NULL::boolean AS in_hand
+                       bool_or(x.in_hand) AS in_hand, bool_or(x.crowded) AS crowded, sum(x.worked) AS worked
+                  FROM (SELECT p.action_no, p.came, p.ended, p.ended_hour, p.lost_hour, p.worked,
+                               NULL::bigint AS task_no, NULL::timestamptz AS inserted_at, NULL::boolean AS in_hand, NULL::boolean AS crowded
                           FROM taskq._pace() AS p
                         UNION ALL
-                        SELECT h.action_no, 0, 0, 0, 0, h.task_no, h.inserted_at, h.in_hand FROM heads AS h) AS x
+                        SELECT h.action_no, 0, 0, 0, 0, 0, h.task_no, h.inserted_at, h.in_hand, h.crowded FROM heads AS h) AS x
                  GROUP BY x.action_no),
+             -- Of which a task has a deadline ahead, wherever in the queue it stands.
+             leased AS MATERIALIZED (
+                SELECT DISTINCT r.action_no
+                  FROM (SELECT l.base, l.keeper_no || l.others AS task_nos FROM taskq.lease AS l
+                         WHERE l.deadline > (SELECT n.at FROM now AS n)
+                         ORDER BY l.deadline LIMIT 10000) AS l
+                 CROSS JOIN LATERAL unnest(l.task_nos) AS u(task_no)
+                 CROSS JOIN LATERAL (SELECT r.action_no FROM taskq.run AS r
+                                      WHERE r.task_no = u.task_no AND r.nonce = l.base # u.task_no AND NOT r.grantable
+                                        AND r.deadline > (SELECT n.at FROM now AS n) OFFSET 0) AS r),
              -- Held without a deadline for long: of what comes next in each action, and of what was inserted first of all.
              unleased AS MATERIALIZED (
                 SELECT r.action_no, count(*) AS number, min(r.granted_at) AS since,
@@ -270,7 +293,8 @@ CREATE FUNCTION taskq.health()
                          WHERE NOT EXISTS (SELECT FROM taskq.action_setting AS s WHERE s.name = a.name AND s.paused)) AS x
                  WHERE x.number > 0),
              overdue AS MATERIALIZED (
-                SELECT r.action_no, count(*) AS number, min(r.deadline) AS since, min(r.actor_id) AS actor
+                SELECT r.action_no, count(*) AS number, min(r.deadline) AS since,
+                       (array_agg(r.actor_id ORDER BY r.deadline))[1] AS actor
                   FROM (SELECT l.base, l.keeper_no || l.others AS task_nos FROM taskq.lease AS l
                          WHERE l.deadline <= (SELECT n.at FROM now AS n) - interval '5 seconds'
                          ORDER BY l.deadline LIMIT 1000) AS l
@@ -279,8 +303,17 @@ CREATE FUNCTION taskq.health()
                                       WHERE r.task_no = u.task_no AND r.nonce = l.base # u.task_no AND NOT r.grantable
                                         AND r.deadline <= (SELECT n.at FROM now AS n) - interval '5 seconds' OFFSET 0) AS r
                  GROUP BY r.action_no),
-             asking AS MATERIALIZED (SELECT s.pid, s.action_no FROM taskq._asking AS s),
-             waiting AS MATERIALIZED (SELECT count(DISTINCT s.pid) AS number FROM asking AS s)
+             asking AS MATERIALIZED (SELECT s.pid, s.action_no, s.for_any FROM taskq._asking AS s),
+             asked AS MATERIALIZED (SELECT s.action_no, count(DISTINCT s.pid) AS number FROM asking AS s
+                                     WHERE s.action_no IS NOT NULL GROUP BY s.action_no),
+             -- A hundred that most calls ask for.
+             named AS MATERIALIZED (
+                SELECT array_agg(x.name ORDER BY x.number DESC, x.name) AS names, array_agg(x.number ORDER BY x.number DESC, x.name) AS numbers
+                  FROM (SELECT a.name, max(s.number) AS number FROM asked AS s
+                         CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = s.action_no OFFSET 0) AS a
+                         GROUP BY a.name ORDER BY 2 DESC, 1 LIMIT 100) AS x),
+             waiting AS MATERIALIZED (SELECT count(DISTINCT s.pid) AS number, count(DISTINCT s.pid) FILTER (WHERE s.for_any) AS for_any
+                                        FROM asking AS s)
         SELECT x.severity, x.problem, x.advice, x.kind, x.subject, x.since
           FROM (
                 -- Deadlines that have passed, and no call has ended these tries.
@@ -295,17 +328,22 @@ CREATE FUNCTION taskq.health()
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = o.action_no OFFSET 0) AS a
                 UNION ALL
                 -- Ready, and no worker asks: nothing of it is in progress, nothing has ended
-                -- lately.
+                -- lately. Names are compared for the first twenty alone: there may be thousands of actions.
                 SELECT CASE WHEN h.inserted_at < n.at - interval '1 hour' THEN 'critical' ELSE 'warning' END,
                        format('no worker claims tasks of action "%s": one has been in the queue for %s, and %s', a.name, taskq._age(n.at - h.inserted_at),
-                              CASE WHEN w.number = 0 THEN 'no call waits for tasks'
-                                   ELSE format('of %s waiting call%s %s asks for it', w.number, CASE w.number WHEN 1 THEN '' ELSE 's' END,
-                                               COALESCE(NULLIF((SELECT count(DISTINCT s.pid) FROM asking AS s WHERE s.action_no = h.action_no), 0)::text, 'none')) END),
+                              taskq._asked_for(a.name, 'it', w.number, COALESCE((SELECT s.number FROM asked AS s WHERE s.action_no = h.action_no), 0),
+                                               w.for_any,
+                                               CASE WHEN row_number() OVER (ORDER BY h.inserted_at) <= 20 THEN m.names ELSE m.names[1:3] END,
+                                               m.numbers)),
                        'Start workers that ask for this action, or pause or delete what is not wanted; taskq.why(id) tells of a task.',
                        'starving', a.name, h.inserted_at
-                  FROM pace AS h CROSS JOIN now AS n CROSS JOIN waiting AS w
+                  FROM pace AS h CROSS JOIN now AS n CROSS JOIN waiting AS w CROSS JOIN named AS m
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = h.action_no OFFSET 0) AS a
-                 WHERE h.inserted_at < n.at - interval '5 minutes' AND NOT h.in_hand AND h.ended = 0
+                 WHERE h.inserted_at < n.at - interval '5 minutes' AND NOT h.in_hand AND h.worked = 0
+                   -- Of those that come next there were more than have been looked at.
+                   AND NOT CASE WHEN h.crowded THEN h.action_no IN (SELECT l.action_no FROM leased AS l)
+                                                    OR EXISTS (SELECT FROM taskq._front(h.action_no) AS f WHERE f.in_progress AND f.deadline > n.at)
+                                ELSE false END
                    AND NOT EXISTS (SELECT FROM taskq.action_setting AS s WHERE s.name = a.name AND (s.paused OR s.max_concurrency = 0))
                    -- A rate that is used up: the next grant is not due yet.
                    AND NOT EXISTS (SELECT FROM taskq.action_setting AS s JOIN taskq.bucket AS b ON b.name = s.name

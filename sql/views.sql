@@ -300,33 +300,42 @@ CREATE FUNCTION taskq._alike(a text, b text)
     END;
 COMMENT ON FUNCTION taskq._alike IS 'internal: how much two names have in common';
 
--- Which waiting calls ask for an action, in words: those with the names that are most like it, of a hundred that most calls ask for.
+-- Which of so many waiting calls ask for an action, in words, where `it` stands for it: how many do, how many may since they ask for very
+-- many, and else the names that are most like it, of those that most calls ask for, with how many do.
+CREATE FUNCTION taskq._asked_for(action text, it text, calls bigint, for_it bigint, for_any bigint, names text[], numbers bigint[])
+    RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        SELECT CASE WHEN calls = 0 THEN 'no call waits for tasks'
+                    WHEN for_it > 0 THEN format('%s waiting call%s for %s', for_it, CASE for_it WHEN 1 THEN ' asks' ELSE 's ask' END, it)
+                    WHEN for_any > 0 THEN format('%s waiting call%s for very many actions, "%s" perhaps among them%s',
+                                                 for_any, CASE for_any WHEN 1 THEN ' asks' ELSE 's ask' END, action, '; of the others ' || o.names)
+                    ELSE format('no waiting call asks for %s: of %s waiting call%s %s', it, calls, CASE calls WHEN 1 THEN '' ELSE 's' END,
+                                COALESCE(o.names, 'none asks for one that has tasks'))
+               END
+          FROM (SELECT string_agg(format('%s ask%s for "%s"', x.number, CASE x.number WHEN 1 THEN 's' ELSE '' END, x.name), ', ' ORDER BY x.place)
+                       || CASE WHEN cardinality(numbers) > 3 THEN ', and others' ELSE '' END AS names
+                  FROM (SELECT n.name, n.number, row_number() OVER (ORDER BY taskq._alike(n.name, action) DESC, n.number DESC, n.name) AS place
+                          FROM unnest(names, numbers[1:cardinality(names)]) AS n(name, number) WHERE calls > 0 AND for_it = 0) AS x
+                 WHERE x.place <= 3) AS o;
+    END;
+COMMENT ON FUNCTION taskq._asked_for IS 'internal: which of so many waiting calls ask for an action, in words';
+
+-- The same for one action, of a hundred that most calls ask for.
 CREATE FUNCTION taskq._who_asks(action text)
     RETURNS text
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000
     SET search_path = pg_catalog, pg_temp
     BEGIN ATOMIC
         WITH asking AS MATERIALIZED (SELECT s.pid, a.name, s.for_any FROM taskq._asking AS s
-                                       LEFT JOIN taskq.action AS a ON a.action_no = s.action_no),
-             named AS MATERIALIZED (SELECT s.name, count(DISTINCT s.pid) AS number FROM asking AS s
-                                     WHERE s.name IS NOT NULL GROUP BY s.name ORDER BY 2 DESC, 1 LIMIT 100),
-             calls AS MATERIALIZED (SELECT count(DISTINCT s.pid) AS number, count(DISTINCT s.pid) FILTER (WHERE s.for_any) AS for_any,
-                                           count(DISTINCT s.pid) FILTER (WHERE s.name = _who_asks.action) AS for_it FROM asking AS s),
-             others AS MATERIALIZED (
-                SELECT string_agg(format('%s ask%s for "%s"', x.number, CASE x.number WHEN 1 THEN 's' ELSE '' END, x.name), ', ' ORDER BY x.place) AS names
-                  FROM (SELECT n.name, n.number, row_number() OVER (ORDER BY taskq._alike(n.name, _who_asks.action) DESC, n.number DESC, n.name) AS place
-                          FROM named AS n) AS x
-                 WHERE x.place <= 3)
-        SELECT CASE WHEN c.number = 0 THEN 'no call waits for tasks'
-                    WHEN c.for_it > 0 THEN format('%s waiting call%s for action "%s"', c.for_it, CASE c.for_it WHEN 1 THEN ' asks' ELSE 's ask' END, _who_asks.action)
-                    WHEN c.for_any > 0 THEN format('%s waiting call%s for very many actions, "%s" perhaps among them',
-                                                   c.for_any, CASE c.for_any WHEN 1 THEN ' asks' ELSE 's ask' END, _who_asks.action)
-                    ELSE format('no waiting call asks for action "%s": of %s waiting call%s %s', _who_asks.action, c.number,
-                                CASE c.number WHEN 1 THEN '' ELSE 's' END,
-                                COALESCE(o.names || CASE WHEN (SELECT count(*) FROM named) > 3 THEN ', and others' ELSE '' END,
-                                         'none asks for one that has tasks'))
-               END
-          FROM calls AS c CROSS JOIN others AS o;
+                                       LEFT JOIN taskq.action AS a ON a.action_no = s.action_no)
+        SELECT taskq._asked_for(_who_asks.action, format('action "%s"', _who_asks.action), c.number, c.for_it, c.for_any, n.names, n.numbers)
+          FROM (SELECT count(DISTINCT s.pid) AS number, count(DISTINCT s.pid) FILTER (WHERE s.for_any) AS for_any,
+                       count(DISTINCT s.pid) FILTER (WHERE s.name = _who_asks.action) AS for_it FROM asking AS s) AS c
+         CROSS JOIN (SELECT array_agg(x.name) AS names, array_agg(x.number) AS numbers
+                       FROM (SELECT s.name, count(DISTINCT s.pid) AS number FROM asking AS s
+                              WHERE s.name IS NOT NULL GROUP BY s.name ORDER BY 2 DESC, 1 LIMIT 100) AS x) AS n;
     END;
 COMMENT ON FUNCTION taskq._who_asks IS 'internal: which waiting calls ask for an action, in words';
 

@@ -57,7 +57,7 @@ pub(crate) enum Cause {
     Exhausted,
     /// It rode on a task with the same key.
     Merged,
-    /// An operator ended it by hand.
+    /// An operator completed it by hand.
     Operator,
     /// Another task took its id.
     Replaced,
@@ -96,7 +96,8 @@ impl Cause {
 
     /// The causes that a filter for aborts knows.
     pub(crate) fn of_aborts() -> impl Iterator<Item = Cause> {
-        Cause::visible().filter(|cause| !matches!(cause, Cause::Spontaneous | Cause::Signalled))
+        Cause::visible()
+            .filter(|cause| !matches!(cause, Cause::Operator | Cause::Spontaneous | Cause::Signalled))
     }
 
     /// Why a task aborts that has lost dependencies: none but such as were not needed, or others.
@@ -220,6 +221,15 @@ mod tests {
             assert_eq!((Cause::from_stored(letter), Cause::from_name(name)), (Some(cause), Some(cause)));
         }
         assert_eq!(Cause::from_stored(b'?'), None);
+    }
+
+    #[test]
+    fn no_abort_has_the_cause_of_a_completion() {
+        let of_aborts: Vec<Cause> = Cause::of_aborts().collect();
+        for cause in [Cause::Operator, Cause::Replaced, Cause::Signalled, Cause::Spontaneous] {
+            assert!(!of_aborts.contains(&cause), "{}", cause.name());
+        }
+        assert_eq!(of_aborts.len(), 8);
     }
 
     #[test]

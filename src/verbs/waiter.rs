@@ -152,7 +152,7 @@ impl Waiter {
             if left.is_zero() {
                 return false;
             }
-            if !self.slept && !self.quietly && block::in_transaction_block() {
+            if !self.slept && !self.quietly && block::begun_by_caller() {
                 // The forgotten autocommit of a driver.
                 notice(
                     "this call sleeps inside a transaction block",

@@ -8,8 +8,7 @@
 //! What the server itself does to a latch in the middle of a look is made up for by short sleeps (`verbs::pace`).
 //!
 //! **Few calls are woken needlessly.** For what is due later only those calls need a wake-up that would not look in time
-//! by themselves. They look within [`longest_sleep`] (later only after a long look that went past many entries for nothing), and
-//! calls for work that look within [`SOON`] are registered for that.
+//! by themselves. They look within [`longest_sleep`], and calls for work that look within [`SOON`] are registered for that.
 
 mod channels;
 pub(crate) mod lately;

@@ -27,6 +27,11 @@ use crate::wake;
 /// A call whose look has gone past entries that may not run rests for so many times as long as the look has taken.
 const REST: u32 = 9;
 
+/// How long a call rests after such a look, up to `longest`: a commit wakes no call for what is due later than that.
+fn rest(took: Duration, longest: Duration) -> Duration {
+    took.saturating_mul(REST).min(longest)
+}
+
 /// How soon a look comes again for what others were faster to take.
 const OUTRUN: Duration = Duration::from_millis(100);
 
@@ -103,7 +108,7 @@ pub(crate) fn look_for_work(request: &Request, actions: &[Action], grants: &mut 
         return (due, Next { owed: claimed.held_back, ..Next::default() });
     }
     // The next look would go past the same entries again.
-    let rest = if claimed.held_back { REST * began.elapsed() } else { Duration::ZERO };
+    let rest = if claimed.held_back { rest(began.elapsed(), wake::longest_sleep()) } else { Duration::ZERO };
     (due, Next { rest, ..next(actions, &numbers, &due, &claimed) })
 }
 
@@ -153,5 +158,18 @@ fn next(actions: &[Action], numbers: &[i32], due: &Due, claimed: &Moved) -> Next
         shared: upkeep::next_shared(now),
         owed: due.any() || due.expired || claimed.held_back,
         ..Next::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rest_is_never_longer_than_the_longest_sleep() {
+        let longest = Duration::from_secs(30);
+        assert_eq!(rest(Duration::from_millis(10), longest), Duration::from_millis(90));
+        assert_eq!(rest(Duration::from_secs(4), longest), longest);
+        assert_eq!(rest(Duration::MAX, longest), longest);
     }
 }

@@ -112,6 +112,14 @@ fn a_worker_that_forgot_autocommit_is_noticed() {
     let mut ear = Ear::new(&db);
     let own = "SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '0.1 s')";
     assert_eq!(ear.hears(own), [""; 0]);
+    // With autocommit the advice to use it helps no caller, whatever else its statement does.
+    for call in [
+        "SELECT * FROM taskq.own_tasks('w', 1, ARRAY(SELECT 'x'), wait => '0.1 s')",
+        "SELECT t.task_id, upper(t.body) FROM taskq.own_tasks('w', 1, '{x}', wait => '0.1 s') AS t JOIN taskq.tasks ON true",
+        "DO $$ BEGIN PERFORM taskq.own_tasks('w', 1, '{x}', wait => '0.1 s'); END $$",
+    ] {
+        assert_eq!(ear.hears(call), [""; 0], "{call}");
+    }
     assert_eq!(ear.hears(&format!("BEGIN; {own}; COMMIT")), ["this call sleeps inside a transaction block"]);
     ear.session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     assert_eq!(ear.hears(&format!("BEGIN; {own}; COMMIT")), [""; 0], "there was no need to sleep");

@@ -30,7 +30,7 @@ const CALLS: &[(&str, &str, &str, &str)] = &[
     ("SELECT taskq.set_group('g', clear => ARRAY[NULL, $1])", "wieght", "weight", "max_concurrency"),
     ("SELECT taskq.graph('a', $1)", "mermiad", "mermaid", "dot"),
     ("SELECT taskq.retry_tasks(causes => ARRAY[$1])", "timout", "timeout", "tries"),
-    ("SELECT taskq.delete_tasks(causes => ARRAY[$1])", "canceled", "cancelled", "operator"),
+    ("SELECT taskq.delete_tasks(causes => ARRAY[$1])", "canceled", "cancelled", "expired"),
     ("SELECT taskq.count_tasks(states => ARRAY[$1])", "in_progress", "in-progress", "blocked"),
     ("SELECT taskq.count_tasks(ids => '{a}', states => ARRAY['ready', $1])", "Ready", "ready", "scheduled"),
 ];

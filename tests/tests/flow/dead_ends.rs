@@ -90,7 +90,7 @@ fn a_filter_sends_round_again_what_it_names() {
         ("causes => '{returned}'", "below returned"),
         ("causes => '{dependency}'", ""),
         ("causes => '{cancelled}', actions => '{x}'", ""),
-        ("causes => '{operator,merged}'", ""),
+        ("causes => '{expired,merged}'", ""),
         ("groups => '{g}'", "below returned"),
         ("status_like => 'at %'", "tries"),
         ("settled_since => '2030-01-01 00:01:00Z', settled_until => '2030-01-01 00:02:00Z'", "timeout tries"),
@@ -118,6 +118,8 @@ fn wrong_filters_are_refused() {
     let mut session = db.connect();
     for (arguments, code, naming) in [
         ("causes => '{bad luck}'", "22023", "causes"),
+        // No task that an operator has ended by hand has aborted.
+        ("causes => '{operator}'", "22023", "causes"),
         ("causes => '{NULL}'", "22004", "causes"),
         ("causes => '{tries}', max_tasks => -1", "22023", "max_tasks"),
         ("max_tasks => 5", "22004", "task_ids"),

@@ -270,3 +270,15 @@ fn a_look_reads_a_part_of_the_tables() {
     session.run("RESET ALL");
     assert_near(&mut session, "blocked", 2);
 }
+
+/// On wrong code "in progress" passes for exact though a task in progress stands behind a hundred priorities.
+#[test]
+fn a_front_that_was_not_walked_to_its_end_is_not_whole() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let whole = "SELECT bool_and(f.whole) FROM taskq.action AS a CROSS JOIN taskq._front(a.action_no) AS f WHERE a.name = 'x'";
+    session.run("SELECT taskq.insert_task('t' || i, 'x', priority => i) FROM generate_series(1, 99) AS i");
+    assert!(session.one::<bool>(whole));
+    session.run("SELECT taskq.insert_task('t' || i, 'x', priority => i) FROM generate_series(100, 101) AS i");
+    assert!(!session.one::<bool>(whole));
+}

@@ -1,7 +1,9 @@
 //! What operators look at: `health`, `top`, `page`, `metrics_rows`.
 
+mod asked_for;
 mod estimates;
 mod health;
 mod page;
 mod starving;
 mod top;
+mod worked;

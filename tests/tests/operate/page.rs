@@ -99,6 +99,58 @@ fn an_empty_queue_has_a_page() {
     assert!(text.contains("prefers-color-scheme: dark"));
 }
 
+/// The owner of a database may name its time zone, and an operator looks at the page. On wrong code the operator's browser follows a
+/// redirect in the name.
+#[test]
+fn the_name_of_a_time_zone_is_never_markup() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "held", "action": "x"}, {"id": "late", "action": "x"}, {"id": "failing", "action": "y"},
+                          {"id": "lost", "action": "z"}, {"id": "suspended", "action": "s"}])).unwrap();
+    session.own_one("x");
+    session.run("SELECT taskq.schedule('next', '0 0 1 1 *', '{\"action\": \"x\"}'), taskq.delay_workgroup('w', '1 hour')");
+    session.perform("z", "aborted");
+    let grant = session.own_one("y");
+    session.give_with(&grant.task_id, grant.token, "pending", "retry_after => '1 hour'").unwrap();
+    let grant = session.own_one("s");
+    session
+        .give_with(
+            &grant.task_id,
+            grant.token,
+            "pending",
+            "wait_at_most => '3 hours', depends_on => '[\"held\"]'",
+        )
+        .unwrap();
+    session.set_now(Some("2020-01-01"));
+    session.insert(json!([{"id": "over", "action": "o"}])).unwrap();
+    session.own_one_with("o", "max_duration => '1 minute'");
+    session.run("SELECT taskq.schedule('due', '0 0 2 1 *', '{\"action\": \"x\"}')");
+    session.set_now(None);
+    for zone in ["<<meta http-equiv=refresh content=0;url=//x/ >5", "<\"x=>5"] {
+        session.run(&format!("SET timezone = '{zone}'"));
+        let (tags, _) = page(&mut session, "");
+        assert!(!tags.iter().any(|tag| tag.starts_with("meta") && tag.contains("refresh")), "{zone}");
+        for tag in tags.iter().filter(|tag| tag.starts_with("span") && tag.contains("title=")) {
+            assert_eq!((tag.matches('"').count() % 2, tag.contains(" x=")), (0, false), "{tag}");
+            assert!(
+                attribute(tag, "title").unwrap().contains("&lt;")
+                    || attribute(tag, "title").unwrap().contains("&quot;"),
+                "{tag}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_page_without_a_title_has_the_name_of_the_database() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for arguments in ["", "title => ''", "title => ' '"] {
+        let page: String = session.one(&format!("SELECT taskq.page({arguments})"));
+        assert!(page.contains(&format!("<h1>{}</h1>", db.name())), "{arguments}");
+    }
+}
+
 #[test]
 fn what_users_write_is_never_markup() {
     let db = Db::new();

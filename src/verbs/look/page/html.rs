@@ -65,6 +65,8 @@ const WHOLE: usize = 10_000;
 
 /// A text of many lines, as errors have: the first and the last line, and up to [`WHOLE`] characters of it to unfold.
 pub(super) fn folded(text: &str) -> String {
+    // Workers on Windows end lines with both.
+    let text = &text.replace("\r\n", "\n");
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
     let summary = match lines.next_back() {
@@ -123,6 +125,10 @@ mod tests {
             folded("Traceback:\n  File \"x\"\n\nError: <b>\n"),
             "<details><summary>Traceback:<br>Error: &lt;b&gt;</summary>\
              <pre>Traceback:\n  File &quot;x&quot;\n\nError: &lt;b&gt;</pre></details>"
+        );
+        assert_eq!(
+            folded("Traceback:\r\n  x\r\nError\r\n"),
+            "<details><summary>Traceback:<br>Error</summary><pre>Traceback:\n  x\nError</pre></details>"
         );
         let long = folded(&format!("begin{}end", "x".repeat(1_000_000)));
         assert!(

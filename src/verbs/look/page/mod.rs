@@ -1,6 +1,6 @@
 //! `page`: the queue at a glance, as one HTML page without anything from elsewhere.
 //!
-//! What users wrote goes through [`html`] and is never markup. The numbers come from tallies, bounded looks along indexes and,
+//! What users wrote goes through [`html`] and is never markup; so do times: the owner of a database names its time zone. The numbers come from tallies, bounded looks along indexes and,
 //! of what is very many and has not settled, from samples.
 
 mod actions;
@@ -17,6 +17,7 @@ mod table;
 mod waits;
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use pgrx::datum::Interval;
 use pgrx::prelude::*;
@@ -52,7 +53,8 @@ fn page(graph_of: Option<&str>, title: Option<&str>, refresh: Option<Interval>) 
     let refresh = reload(refresh)?;
     let graph = graph_of.map(|name| Ok((name, Picture::of(name, MOST, 0)?))).transpose()?;
     let (database, at) = HEADER.first(()).unwrap_or_default();
-    let title = short(title.unwrap_or(&database), LONGEST_TITLE);
+    let title = title.filter(|title| !title.trim().is_empty()).unwrap_or(&database);
+    let title = short(title, LONGEST_TITLE);
     let actions = actions::actions();
     let mut anchors = Anchors::default();
     actions::anchors(&actions, &mut anchors);
@@ -77,7 +79,8 @@ fn page(graph_of: Option<&str>, title: Option<&str>, refresh: Option<Interval>) 
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">{POLICY}<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\">{refresh}<title>{title}: taskq</title><style>{STYLE}</style></head><body><main>\
-         <header><h1>{title}</h1><p class=\"soft\">taskq, {at}</p></header>"
+         <header><h1>{title}</h1><p class=\"soft\">taskq, {at}</p></header>",
+        at = Escaped(&at)
     );
     out.push_str(&contents(&sections));
     out.push_str(&health(&sections));
@@ -89,15 +92,17 @@ fn page(graph_of: Option<&str>, title: Option<&str>, refresh: Option<Interval>) 
     Ok(out)
 }
 
-/// What has a browser load the page anew, after a second or more.
+/// What has a browser load the page anew, after a second or more. Browsers count in whole seconds.
 fn reload(refresh: Option<Interval>) -> Result<String> {
-    let Some(every) = check_interval("refresh", refresh)?.map(length) else {
+    let Some(every) = refresh else {
         return Ok(String::new());
     };
-    match every.as_secs() {
-        0 => Err(Refusal::out_of_range("refresh", "less than a second", "Give a second or more.")),
-        seconds => Ok(format!("<meta http-equiv=\"refresh\" content=\"{seconds}\">")),
+    if length(every) < Duration::from_secs(1) {
+        return Err(Refusal::out_of_range("refresh", "less than a second", "Give a second or more."));
     }
+    check_interval("refresh", refresh)?;
+    let seconds = length(every).as_millis().div_ceil(1000);
+    Ok(format!("<meta http-equiv=\"refresh\" content=\"{seconds}\">"))
 }
 
 static HEADER: Statement<(), (String, String)> = Statement::new(

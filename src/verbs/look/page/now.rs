@@ -50,7 +50,7 @@ pub(super) fn at_work(anchors: &Anchors) -> Option<Section> {
             let left = match (h.left.as_str(), h.overdue) {
                 ("", _) => "<span class=\"zero\">none</span>".to_owned(),
                 (left, false) => age(&format!("in {left}"), &h.deadline),
-                (left, true) => format!("<span class=\"late\" title=\"{}\">{left} ago</span>", h.deadline),
+                (left, true) => table::late(&format!("{left} ago"), &h.deadline),
             };
             let progress = h.progress.map_or_else(String::new, |part| format!("{:.0} % ", 100.0 * part));
             [
@@ -81,13 +81,22 @@ fn count(number: i64, of: &str) -> String {
     format!("{number} {of}{}", if number == 1 { "" } else { "s" })
 }
 
-static ASLEEP: Statement<(), (i64, String, String, Vec<String>, bool, String)> = Statement::planned_each_time(
-    c"SELECT pg_catalog.count(*), COALESCE(w.role, ''), COALESCE(w.application_name, ''),
-             COALESCE(w.actions[1:10], '{}'), COALESCE(pg_catalog.cardinality(w.actions), 0) > 10,
+/// How many sessions, role, application, actions; what they wait for if these are not known; and since when.
+static ASLEEP: Statement<(), (i64, String, String, Vec<String>, String, String)> = Statement::planned_each_time(
+    c"SELECT pg_catalog.count(*), COALESCE(w.role, ''), COALESCE(w.application_name, ''), COALESCE(w.actions[1:11], '{}'), w.else_for,
              COALESCE(taskq._age(pg_catalog.clock_timestamp() - pg_catalog.min(w.asleep_since)), '')
-        FROM taskq.workers AS w WHERE w.pid IS NOT NULL
-       GROUP BY w.role, w.application_name, w.actions ORDER BY 1 DESC, 2, 3, 4 LIMIT 51",
+        FROM (SELECT w.role, w.application_name, w.actions, w.asleep_since,
+                     CASE WHEN s.pid IS NULL THEN 'the end of a task'
+                          WHEN s.for_any THEN 'tasks of more actions than can be listed'
+                          ELSE 'tasks of actions that have had none' END AS else_for
+                FROM taskq.workers AS w
+                LEFT JOIN (SELECT s.pid, pg_catalog.bool_or(s.for_any) AS for_any FROM taskq._asking AS s GROUP BY s.pid) AS s ON s.pid = w.pid
+               WHERE w.pid IS NOT NULL) AS w
+       GROUP BY w.role, w.application_name, w.actions, w.else_for ORDER BY 1 DESC, 2, 3, 4, 5 LIMIT 51",
 );
+
+/// How many names of actions are listed.
+const LISTED: usize = 10;
 
 /// The sessions that sleep until there is work, or until a task has ended.
 pub(super) fn asleep(anchors: &Anchors) -> Option<Section> {
@@ -97,23 +106,21 @@ pub(super) fn asleep(anchors: &Anchors) -> Option<Section> {
     }
     let rows: Vec<[String; 5]> = asleep
         .iter()
-        .map(|(number, role, application, actions, more, longest)| {
-            let names: Vec<String> = actions.iter().map(|action| anchors.action(action)).collect();
-            let more = if *more { ", …" } else { "" };
-            [
-                number.to_string(),
-                short(application, NAME),
-                short(role, NAME),
-                format!("{}{more}", names.join(", ")),
-                longest.clone(),
-            ]
+        .map(|(number, role, application, actions, else_for, longest)| {
+            let names: Vec<String> =
+                actions.iter().take(LISTED).map(|action| anchors.action(action)).collect();
+            let wait_for = match actions.len() {
+                0 => else_for.clone(),
+                listed => format!("{}{}", names.join(", "), if listed > LISTED { ", …" } else { "" }),
+            };
+            [short(application, NAME), short(role, NAME), number.to_string(), wait_for, longest.clone()]
         })
         .collect();
     let columns = [
-        text("sessions"),
         text("application"),
         text("role"),
-        text("wait for tasks of"),
+        table::short("sessions"),
+        text("wait for"),
         table::short("longest"),
     ];
     Some(Section::new("asleep", "Waiting calls", table(&columns, &rows)))

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use super::html::Escaped;
+
 /// How many rows a table has at most. Most statements ask for one more, so that it is known whether there are more.
 pub(super) const LISTED: usize = 50;
 
@@ -122,7 +124,12 @@ pub(super) fn bar(parts: &[(&str, i64)]) -> String {
 
 /// How long ago, or until when, with the time itself where a pointer rests on it.
 pub(super) fn age(age: &str, at: &str) -> String {
-    format!("<span title=\"{at}\">{age}</span>")
+    format!("<span title=\"{}\">{age}</span>", Escaped(at))
+}
+
+/// The same for what is late.
+pub(super) fn late(age: &str, at: &str) -> String {
+    format!("<span class=\"late\" title=\"{}\">{age}</span>", Escaped(at))
 }
 
 #[cfg(test)]

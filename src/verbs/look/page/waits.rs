@@ -146,9 +146,7 @@ pub(super) fn schedules(anchors: &Anchors) -> Option<Section> {
                 (true, ..) => "paused".to_owned(),
                 (_, "", _) => "never".to_owned(),
                 (_, next, false) => age(&format!("in {next}"), &s.next_at),
-                (_, next, true) => {
-                    format!("<span class=\"late\" title=\"{}\">due for {next}</span>", s.next_at)
-                }
+                (_, next, true) => table::late(&format!("due for {next}"), &s.next_at),
             };
             let last = match s.last.as_str() {
                 "" => String::new(),

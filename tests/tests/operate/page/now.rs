@@ -51,6 +51,10 @@ fn workers_and_what_they_work_on() {
     assert!(!work.contains("t4"), "{work}");
 }
 
+/// A call for more actions than it is registered for by name.
+const WITHOUT_NAMES: &str = "SELECT taskq.own_tasks('w', 1, (SELECT array_agg('many ' || i) FROM generate_series(0, current_setting('max_locks_per_transaction')::integer / 4) AS i), wait => '60 seconds')";
+
+/// On wrong code a call that waits for the end of a task looks like one for more actions than are known.
 #[test]
 fn calls_that_wait() {
     let db = Db::new();
@@ -64,7 +68,27 @@ fn calls_that_wait() {
     let sleeper = Sleeper::start(&db, &mut session, way);
     let role: String = session.one("SELECT current_user");
     let calls = told(&mut session, "Waiting calls", "Legend");
-    assert!(calls.contains("longest1") && calls.contains(&format!("{role}x")), "{calls}");
+    assert!(
+        calls.starts_with("applicationrolesessionswait forlongest"),
+        "a list begins with a name: {calls}"
+    );
+    assert!(calls.contains(&format!("{role}1x")), "{calls}");
+    // Which wait for something else than tasks of some actions.
+    let others = [
+        (WITHOUT_NAMES, "tasks of more actions than can be listed"),
+        (
+            "SELECT taskq.own_tasks('w', 1, '{new}', wait => '60 seconds')",
+            "tasks of actions that have had none",
+        ),
+        ("SELECT taskq.wait_for_task('a', '60 seconds')", "the end of a task"),
+    ];
+    for (call, told_of_it) in others {
+        let other = Sleeper::start(&db, &mut session, Way { name: call, call });
+        let calls = told(&mut session, "Waiting calls", "Legend");
+        assert!(calls.contains(&format!("{role}1{told_of_it}")), "{call}: {calls}");
+        session.run(&format!("SELECT pg_terminate_backend({})", other.pid()));
+        other.fails();
+    }
     session.run("SELECT taskq.update_tasks('{a}', delay => '0')");
     sleeper.woken_by("a task");
 }
@@ -258,9 +282,13 @@ fn a_browser_can_be_told_to_load_it_anew() {
     };
     assert_eq!(refresh(&page(&mut session, "").0), None);
     assert_eq!(refresh(&page(&mut session, "refresh => '1 minute'").0).as_deref(), Some("60"));
-    assert_eq!(refresh(&page(&mut session, "refresh => '1.9 seconds'").0).as_deref(), Some("1"));
-    refused(&mut session, "22023", "refresh", "SELECT taskq.page(refresh => '0.9 seconds')", &[]);
-    refused(&mut session, "22023", "refresh", "SELECT taskq.page(refresh => '-1 minute')", &[]);
+    assert_eq!(refresh(&page(&mut session, "refresh => '1.9 seconds'").0).as_deref(), Some("2"));
+    refused(&mut session, "22023", "refresh", "SELECT taskq.page(refresh => '2000 years')", &[]);
+    for less in ["0.9 seconds", "-1 minute"] {
+        let call = format!("SELECT taskq.page(refresh => '{less}')");
+        let error = refused(&mut session, "22023", "refresh", &call, &[]);
+        assert_eq!(error.hint(), Some("Give a second or more."));
+    }
 }
 
 /// The lines of a chart join over minutes in which nothing ended.
