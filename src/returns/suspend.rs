@@ -1,14 +1,14 @@
 //! Returns of tasks that go on later: each is given back until other tasks have ended.
 //!
-//! **Where the task is.** Its row moves from `run` to `blocked`, with a number of its own for this wait. From then on it is a task that
-//! waits, for whatever ends, cancels, deletes or explains such. It has given up all that its performance held.
+//! **Where the task is.** Its row moves from `run` to `blocked`, with a number for the waits that begin with this call. From then on it is
+//! a task that waits, for whatever ends, cancels, deletes or explains such. It has given up its token, lease, slots and merge key.
 //!
 //! **Locks.** The call is restartable (`locks::order`). It removes the rows of `run`, which decides whether the tokens are good. Then it
-//! holds all that the tasks are to wait for, as an insertion does: each of those has settled, and counts at once, or settles after this
-//! transaction's commit, and finds the edge.
+//! holds all that the tasks are to wait for, as an insertion does: each of those has settled, and counts at once, or settles later and finds
+//! the edge, in another transaction only after this one's commit.
 //!
-//! **Cycles.** A cycle needs a way out of the suspended task. The call has removed its row: no edge can begin there before this commit,
-//! and a call that adds one later sees what is stored here. So the guard of the graph is asked for only where some task depends on
+//! **Cycles.** A cycle needs a way out of the suspended task. The call has removed its row: before this commit no edge of another call can
+//! begin there, and a call that adds one later sees what is stored here. So the guard of the graph is asked for only where some task depends on
 //! a suspended one already, children that the call inserts included.
 
 use std::collections::{BTreeMap, HashMap};
