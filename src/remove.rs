@@ -17,8 +17,10 @@ use crate::store::traces::Traces;
 use crate::store::{attempts, blocked, dependency, progress, settled, step, task};
 use crate::wake;
 
-/// Deletes tasks whose live rows are locked, whatever their state, and those that lose their last dependency by it, but for
-/// suspended ones, which are freed; how many that were. What is left behind is tidied up once for all waves: a chain has as many as tasks.
+/// Deletes tasks whose live rows are locked, whatever their state, and those that lose their last dependency by it; how many that were.
+///
+/// Suspended ones stay, and are freed; signals whose dependencies are met stay as well. What is left behind is tidied up once for all
+/// waves: a chain may have many.
 pub(crate) fn delete_locked(wave: Vec<TaskNo>, rows: HashMap<TaskNo, Live>, now: Time) -> i64 {
     delete_beside(&HashSet::new(), wave, rows, now)
 }
@@ -73,8 +75,8 @@ static INTO: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
 );
 
 /// What loses its last dependency with tasks that are about to go, and what loses its last with that, and so on: locked, and only
-/// what is still blocked. A chain has as many levels as tasks, and goes in a few waves. What is not found here is found level by
-/// level.
+/// what is still blocked and not suspended. A chain has as many levels as tasks, and goes in few waves. What is not found here is
+/// found level by level.
 ///
 /// The tasks of the wave have lost all their dependencies: counting what is deferred changes none of them. No
 /// dependency can be added from or to a task that is locked, so that what is read with the newest snapshot stays true.
@@ -92,8 +94,8 @@ fn downstream(wave: &[Live], staying: &HashSet<TaskNo>, now: Time) -> Vec<Live> 
     rows.into_values().filter(|row| going.contains(&row.task_no)).collect()
 }
 
-/// The same as far as it can be read without a lock. It reads further ahead as long as most of what it finds will
-/// go.
+/// The same as far as it can be read without a lock; nothing for a large wave. It reads further ahead, up to a bound, as long as most of
+/// what it finds will go.
 fn expected(wave: &[TaskNo], staying: &HashSet<TaskNo>) -> HashSet<TaskNo> {
     if wave.is_empty() || wave.len() >= MANY {
         return HashSet::new();

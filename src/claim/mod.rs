@@ -9,7 +9,7 @@
 //! What concerns a whole action (paused, its limits full) or a whole group (its limits full, another's turn) is
 //! checked before its range is scanned. What concerns single entries (their group is paused, their workgroup or merge
 //! key) is checked once they are taken, by the [`gates`]: what may not run is moved out of the way, once, not once
-//! per call.
+//! per call. A claim that can keep nothing of that asks before as well ([`may_run`]).
 
 mod call;
 mod candidate;

@@ -27,7 +27,7 @@ pub(crate) struct Action {
     pub(crate) name: String,
     /// An operator has paused it: none of its tasks is granted.
     pub(crate) paused: bool,
-    /// The lease of tasks that say nothing about it.
+    /// The lease of tasks that say nothing about it, where the claim says nothing either.
     pub(crate) max_duration: Option<Interval>,
     /// The longest that a try of tasks lasts that say nothing about it.
     pub(crate) max_run_time: Option<Interval>,

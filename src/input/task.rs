@@ -28,7 +28,7 @@ pub(crate) struct TaskSpec {
     pub(crate) priority: i32,
     /// How many tries it has; `None`: what its action says, else the setting.
     pub(crate) max_tries: Option<i32>,
-    /// The lease of its grants; `None`: what its action says, else the setting.
+    /// The lease of its grants where the claim gives none; `None`: what its action says, else the setting.
     pub(crate) max_duration: Option<Interval>,
     /// It is not granted before this time; `None`: from now on.
     pub(crate) not_before: Option<Time>,

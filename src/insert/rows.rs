@@ -10,7 +10,7 @@ use crate::store::task;
 
 /// Inserts the rows and returns the ids that belong to other tasks, in the order of the call.
 ///
-/// In the order of ids: two calls that insert the same ids wait for each other in one direction only.
+/// The rows are inserted in the order of ids: two calls that insert the same ids wait for each other in one direction only.
 pub(super) fn insert(in_call_order: &[&NewTask], now: Time) -> Vec<String> {
     if in_call_order.is_empty() {
         return Vec::new();

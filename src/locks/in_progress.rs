@@ -1,4 +1,4 @@
-//! Who is in progress, before anything is locked.
+//! Which tasks are in progress, before anything is locked.
 //!
 //! A call that must be refused because a task is in progress looks before it waits for a lock, and is refused if the look shows
 //! it. If it locked its rows first, it could wait for the very transaction that has the task in progress, which may go on to

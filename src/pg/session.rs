@@ -65,7 +65,7 @@ pub(crate) fn in_recovery() -> bool {
     unsafe { pg_sys::RecoveryInProgress() }
 }
 
-/// How many pages this backend has looked at so far.
+/// How many shared pages this backend has looked at so far.
 pub(crate) fn pages_read() -> u64 {
     // SAFETY: reads counters of this process.
     let usage = unsafe { pg_sys::pgBufferUsage };

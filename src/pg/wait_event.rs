@@ -12,7 +12,7 @@ use pgrx::pg_sys;
 pub(crate) enum Sleep {
     /// A call: until there is work for it.
     ForWork,
-    /// A call: until tasks are settled.
+    /// A call: until something happens to tasks that it names.
     ForTasks,
     /// The background worker of a database: until something is due.
     Worker,

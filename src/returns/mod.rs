@@ -56,13 +56,13 @@ pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
     let codes = if children().next().is_none() && suspensions().next().is_none() {
         return_once(&returns)?
     } else {
-        // The keys of unique children come first in the global order.
+        // The keys of unique children come before all that a restartable call locks.
         let inserted =
             children().flat_map(Children::tasks).chain(suspensions().flat_map(Suspension::inserted));
         let keys = unique::lock_keys(inserted, clock::now());
         let codes = restartable(|| {
             if children().any(Children::needs_guard) {
-                // First in the global order.
+                // The first of what a restartable call locks.
                 guard();
             }
             return_once(&returns)

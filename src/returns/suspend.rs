@@ -1,15 +1,15 @@
 //! Returns of tasks that go on later: each is given back until other tasks have ended.
 //!
-//! **Where the task is.** Its row moves from `run` to `blocked`, with a number of its own for this wait. From then on it is a task that
-//! waits, for whatever ends, cancels, deletes or explains such. It has given up all that its performance held.
+//! **Where the task is.** Its row moves from `run` to `blocked`, with a number for the waits that begin with this call. From then on it is
+//! a task that waits, for whatever ends, cancels, deletes or explains such. It has given up its token, lease, slots and merge key.
 //!
 //! **Locks.** The call is restartable (`locks::order`). It removes the rows of `run`, which decides whether the tokens are good. Then it
-//! holds all that the tasks are to wait for, as an insertion does: each of those has settled, and counts at once, or settles after this
-//! transaction's commit, and finds the edge.
+//! holds all that the tasks are to wait for, as an insertion does: each of those has settled, and counts at once, or settles later and finds
+//! the edge, in another transaction only after this one's commit.
 //!
-//! **Cycles.** A cycle needs a way out of the suspended task. The call has removed its row: no edge can begin there before this commit,
-//! and a call that adds one later sees what is stored here. So the guard of the graph is asked for only where some task depends on
-//! a suspended one already, children that the call inserts included.
+//! **Cycles.** A cycle needs a way out of the suspended task. The call has removed its row: before this commit no edge of another call
+//! can begin there, and a call that adds one later sees what is stored here. So the guard of the graph is asked for only where some task
+//! depends on a suspended one already, children that the call inserts included.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -143,7 +143,8 @@ fn insert_children(tasks: &[One], now: Time) -> Result<Vec<Vec<String>>> {
     Ok(tasks.iter().map(|one| ids.by_ref().take(one.how.children.len()).collect()).collect())
 }
 
-/// Inserts the signals that are not there. Of two calls that insert the same one, the second finds that of the first.
+/// Inserts the signals that are not there. Of two calls that insert the same one, the second finds that of the first,
+/// if that commits.
 fn insert_signals(tasks: &[One]) -> Result<()> {
     let wanted = || tasks.iter().flat_map(|one| one.how.awaited.iter().map(move |awaited| (one, awaited)));
     let ids: Vec<&str> = wanted().filter(|(_, a)| a.signal.is_some()).map(|(_, a)| a.id.as_str()).collect();

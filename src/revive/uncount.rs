@@ -47,7 +47,7 @@ enum Fate {
     IsAsked,
     /// The dependent waits again.
     Waits(Under),
-    /// The dependent is gone.
+    /// The dependent is not live any more.
     None,
 }
 
@@ -109,8 +109,8 @@ pub(crate) enum KeptEnds {
 }
 
 /// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted, unless they have
-/// enough others. One that is in progress goes on, and the dependency is removed. The tasks come back with `others`, which look
-/// after themselves.
+/// enough others. One that is in progress goes on, and the dependency is removed. An end that belongs to a suspension which is
+/// over only stops counting. The tasks come back with `others`, which look after themselves.
 pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, kept: KeptEnds, now: Time) {
     let mut edges = counted(task_nos, others);
     edges.retain(|edge| kept == KeptEnds::AreTakenBack || !edge.counts.is_kept());

@@ -32,7 +32,7 @@ pub(super) fn uses(files: &[File]) -> Vec<Use> {
     for (name, paths) in &house.named {
         for named in paths.iter().filter(|named| !named.handed_on) {
             let Some(to) = house.follow(name, &named.path, 0) else { continue };
-            // Who imports the module that it is in itself means something in there, and that is named where it is used.
+            // A file that imports the module that it is in itself means something in there, and that is named where it is used.
             let own = to.is_module && (to.module == *name || name.starts_with(&format!("{}::", to.module)));
             if !own && to.module != *name {
                 found.push(Use { from: name.clone(), to: to.module, line: named.line });

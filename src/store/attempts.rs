@@ -105,7 +105,7 @@ static TIMEOUTS: Statement<&[TaskNo], (TaskNo, i32)> = Statement::new(
        GROUP BY a.task_no",
 );
 
-/// How many deadlines of these tasks have passed since they were inserted, or retried. Counted from the
+/// How many deadlines of these tasks have passed since they were inserted, or last started over. Counted from the
 /// history, so that it does not matter where a task has been meanwhile.
 pub(crate) fn timeouts(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
     if task_nos.is_empty() {

@@ -72,7 +72,7 @@ fn carefully<R>(step: impl FnOnce() -> R) -> Result<R, String> {
     if has_room_for_one() { unless_rows_are_wrong(step) } else { Ok(step()) }
 }
 
-/// Leaves a task alone from here on, and writes that to the log unless it was written before.
+/// Leaves a task alone from here on, and writes that to the log, unless it was written before or of very many tasks.
 fn leave(task_no: TaskNo, why: &str) {
     let (is_new, number) = LEFT.with(|left| {
         let is_new = !left.note(task_no, ());

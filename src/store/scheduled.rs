@@ -1,4 +1,4 @@
-//! The table `scheduled`: tasks that nothing blocks but their time.
+//! The table `scheduled`: tasks that nothing blocks but their time, or that of their workgroup.
 
 use crate::number::{Position, TaskNo};
 use crate::pg::clock::Time;

@@ -178,7 +178,7 @@ pub(crate) struct Placed {
     pub(crate) priority: i32,
     /// It is not granted before this time; `None`: from now on.
     pub(crate) not_before: Option<Time>,
-    /// The lease of its grants; `None`: what its action says, else the setting.
+    /// The lease of its grants where the claim gives none; `None`: what its action says, else the setting.
     pub(crate) max_duration: Option<Interval>,
     /// The longest that a try of it lasts; `None`: what its action says.
     pub(crate) max_run_time: Option<Interval>,

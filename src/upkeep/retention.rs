@@ -68,7 +68,7 @@ pub(super) fn sweep_from_low_end(bound: usize, now: Time) -> Swept {
 pub(crate) struct Swept {
     /// How many tasks have gone.
     pub(crate) removed: usize,
-    /// There are others, and not all of them are locked by other transactions.
+    /// There may be others, and not all of them are locked by other transactions.
     pub(crate) more: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `complete_task`: an operator's hand on a task that no worker holds, an approval for instance.
+//! `complete_task`: completes by hand a task that no worker holds, an approval for instance.
 
 use pgrx::datum::AnyElement;
 use pgrx::prelude::*;

@@ -79,7 +79,7 @@ static STORED: Statement<&[TaskNo], (TaskNo, TaskNo, i8, i8)> = Statement::new(
 ///
 /// Takes the graph guard (two calls that only together close a cycle run one after the other), then the
 /// rows of both ends in the global order. As `after` is locked, it either has settled, and counts at once,
-/// or settles after this transaction has ended and finds the edge.
+/// or settles later and finds the edge, in another transaction only once this one has ended.
 fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     if dependencies.is_empty() {
         return Ok(0);

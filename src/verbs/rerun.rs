@@ -1,4 +1,4 @@
-//! `rerun_tasks` and `rewind_task`: settled tasks start over, from the beginning or from a step.
+//! `rerun_tasks` and `rewind_task`: settled tasks start over, from the beginning or from a step; a rewind takes pending ones as well.
 
 use std::collections::HashSet;
 

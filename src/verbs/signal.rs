@@ -61,8 +61,8 @@ enum Found {
 }
 
 impl Signal<'_> {
-    /// Completes the task, or inserts it completed; false if it has ended before, or has expired. Of two calls at once, the second
-    /// waits for the first, by the row of the task or by its id, and finds what that has left.
+    /// Completes the task, which is inserted if it is not there; false if it has ended before, or has expired. Of two calls at once, the
+    /// second waits for the first, by the row of the task or by its id, and finds what that has left.
     fn send(&self) -> Result<bool> {
         loop {
             check_for_interrupts();

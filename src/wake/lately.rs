@@ -1,8 +1,8 @@
 //! When this backend has looked last, and found nothing due.
 //!
 //! A call that is granted as many tasks as it may have does not need what time has made necessary: it leaves that to the
-//! others, and to itself a moment later. So such a call looks for it only every ten milliseconds. A call that is granted less
-//! looks in any case. What can be late by so much is a due task of a higher priority than those that are ready, and what is
+//! others, and to itself a moment later. So such a call looks for it only every ten milliseconds, where no limit is
+//! to be asked. A call that is granted less looks in any case. What can be late by so much is a due task of a higher priority than those that are ready, and what is
 //! due for others.
 
 use std::time::Duration;

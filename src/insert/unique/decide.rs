@@ -194,7 +194,7 @@ impl LeftOut {
             }
             !out
         });
-        // Who is inserted with an id is meant by it.
+        // A task that is inserted with an id is meant by it.
         tasks.iter().for_each(|task| drop(self.stands_for.remove(&task.id)));
         for task in tasks {
             for references in [&mut task.spec.depends_on, &mut task.spec.to_signal_after] {

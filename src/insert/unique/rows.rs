@@ -1,4 +1,4 @@
-//! Who holds keys, and locking keys ahead.
+//! Which tasks hold keys, and locking keys ahead.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,4 +1,4 @@
-//! The table `run`: tasks that nothing blocks, ready or in progress.
+//! The table `run`: tasks that nothing blocks: ready, in progress, or set aside ([`aside`](super::aside)).
 //!
 //! What is done most goes by direct access and stands here: [`insert`], [`grant`], [`extend`], [`remove`], [`lock`]. Statements
 //! write what is rare, or decided with other tables. In [`changes`] they remove rows that the call has locked, wherever it met
@@ -147,7 +147,7 @@ pub(crate) struct Entry {
     pub(crate) dependencies: i32,
     /// It has a group, a workgroup or a merge key.
     pub(crate) gated: bool,
-    /// The lease of its grants; `None`: what its action says, else the setting.
+    /// The lease of its grants where the claim gives none; `None`: what its action says, else the setting.
     pub(crate) max_duration: Option<Interval>,
     /// The longest that a try of it lasts; `None`: what its action says.
     pub(crate) max_run_time: Option<Interval>,

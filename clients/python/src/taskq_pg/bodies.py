@@ -277,7 +277,8 @@ def _pydantic(value: Any, annotation: Any, where: str) -> Any:
     try:
         # From JSON, not from Python values: so that dates and the like are read in strict models, too.
         # And by alias, as others write it, or by name, as this module does; before 2.11 by what the model says.
-        by_name: dict[str, Any] = {"by_alias": True, "by_name": True} if pydantic.VERSION >= "2.11" else {}
+        version = tuple(map(int, pydantic.VERSION.split(".")[:2]))
+        by_name: dict[str, Any] = {"by_alias": True, "by_name": True} if version >= (2, 11) else {}
         return annotation.model_validate_json(json.dumps(value), **by_name)
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False)[0]

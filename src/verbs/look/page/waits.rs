@@ -110,7 +110,7 @@ record! {
         cron: String,
         zone: String,
         action: String,
-        /// How long until the next run; empty: there is none.
+        /// How long until the next run, or since when it has been due; empty: there is none.
         next: String,
         next_at: String,
         due: bool,
