@@ -12,7 +12,7 @@ use crate::pg::clock::{self, Wall};
 use crate::pg::process::{self, Started};
 use crate::pg::wait_event::Sleep;
 
-/// How often the list of databases is read if no session asks for it.
+/// How often the list of databases is read at least, and how soon one is looked after again that wants no worker.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// How soon a worker that ended by itself is followed by another, and how late at most if each ends soon.

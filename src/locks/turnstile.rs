@@ -32,7 +32,8 @@ impl Reason<'_> {
     }
 }
 
-/// Lets a claim through, unless a call has closed it or waits to. What the claim reads of the reason after that stays so until
+/// Lets a claim through, unless a call has closed it or waits to (for this reason or another of the same turnstile), or the server
+/// has no room for one more lock. What the claim reads of the reason after that stays so until
 /// its transaction ends.
 pub(crate) fn pass(reason: Reason) -> bool {
     lock::try_lock_if_room(reason.key(), Mode::Shared)
