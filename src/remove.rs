@@ -89,7 +89,9 @@ fn downstream(wave: &[Live], staying: &HashSet<TaskNo>, now: Time) -> Vec<Live> 
     lock_for_change(&expected);
     fold::of(&expected, now);
     let mut rows = lock_for_change(&expected);
-    rows.retain(|_, row| row.counter().is_some_and(|counter| counter.since.is_none()));
+    rows.retain(|_, row| {
+        row.counter().is_some_and(|counter| counter.since.is_none() && !counter.waits_for_word())
+    });
     let going = orphans(&wave, &rows.values().map(|row| (row.task_no, row.dependencies)).collect());
     rows.into_values().filter(|row| going.contains(&row.task_no)).collect()
 }
@@ -214,10 +216,8 @@ impl Loss {
 
     /// A suspended task is freed by what it waits for, as by its time-out, and never goes with that.
     fn leaves(self, row: &Live, counter: &Counter, some_suffice: bool) -> Left {
-        // A signal of which all dependencies are met waits for its word alone, and stays, as a task that is free.
-        let waits_for_word = counter.is_of_signal() && counter.open() == 0;
         // A dependency that settled and was then replaced, or whose retention is over, still counts.
-        if row.dependencies <= self.all && counter.since.is_none() && !waits_for_word {
+        if row.dependencies <= self.all && counter.since.is_none() && !counter.waits_for_word() {
             return Left::Nothing;
         }
         match (some_suffice && counter.since.is_none(), counter) {

@@ -11,7 +11,7 @@
 //! can begin there, and a call that adds one later sees what is stored here. So the guard of the graph is asked for only where some task
 //! depends on a suspended one already, children that the call inserts included.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use pgrx::datum::Interval;
 
@@ -95,7 +95,8 @@ pub(super) fn suspend(suspending: &[Returned<&Suspension>], now: Time) -> Result
     block(&tasks, wait_no, now);
     let children = insert_children(&tasks, now)?;
     insert_signals(&tasks)?;
-    link(&mut tasks, &children, wait_no)?;
+    let ended = ended_by_children(&tasks, &children);
+    link(&mut tasks, &children, &ended, wait_no)?;
     let codes = go_on_or_wait(&tasks, now);
     leave(&tasks);
     Ok(codes)
@@ -173,10 +174,27 @@ static WAITING: Statement<&[TaskNo]> =
 static DEPENDENTS: Statement<&[TaskNo]> =
     Statement::new(c"SELECT FROM taskq.dependency d WHERE d.after_no = ANY ($1) LIMIT 1");
 
+/// Those of the tasks that children have ended which the call has inserted: a lost one that the task has to wait for. Such a task
+/// waits for nothing any more.
+fn ended_by_children(tasks: &[One], children: &[Vec<String>]) -> HashSet<TaskNo> {
+    if children.iter().all(Vec::is_empty) {
+        return HashSet::new();
+    }
+    let mut ended: HashSet<TaskNo> = tasks.iter().map(|one| one.live.task_no).collect();
+    let task_nos: Vec<TaskNo> = ended.iter().copied().collect();
+    for task_no in locks::lock(&task_nos, LockStrength::Update).keys() {
+        ended.remove(task_no);
+    }
+    ended
+}
+
 /// Holds what the tasks are to wait for, and stores the edges.
-fn link(tasks: &mut [One], children: &[Vec<String>], wait_no: WaitNo) -> Result<()> {
+fn link(tasks: &mut [One], children: &[Vec<String>], ended: &HashSet<TaskNo>, wait_no: WaitNo) -> Result<()> {
     // What is said of a child by name comes before what is meant by waiting for all of them.
     let awaited = |one: &One, children: &[String]| -> Vec<(String, Condition)> {
+        if ended.contains(&one.live.task_no) {
+            return Vec::new();
+        }
         let named: Vec<(String, Condition)> =
             one.how.awaited.iter().map(|awaited| (awaited.id.clone(), awaited.condition)).collect();
         let others = children.iter().filter(|id| named.iter().all(|(name, _)| name != *id));
@@ -241,7 +259,8 @@ fn count(tasks: &mut [One], edges: &EdgeSet, outcomes: &HashMap<TaskNo, Outcome>
                     let has_failed = outcome.is_some_and(|outcome| outcome.is_abort());
                     one.waits.failed += i32::from(has_failed) - i32::from(counts.has_kept_failure(condition));
                 }
-                let condition = if outcome.is_some() { Condition::Settled } else { edge.condition };
+                let unmet = outcome.and_then(|outcome| Lost::of(edge.after, edge.condition, outcome));
+                let condition = if unmet.is_some() { Condition::Settled } else { edge.condition };
                 again.push(Edge { condition, ..*edge });
                 continue;
             }

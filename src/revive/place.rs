@@ -92,6 +92,10 @@ impl Standings {
         standing_of(task_nos, |edge| {
             let Stored { run, after, condition, first_condition, outcome, wait_no, counts, suspending } =
                 edge;
+            if suspending && counts.is_kept() {
+                // The end that there is counts from here on, for no wait.
+                restored.wait(after, run, wait_no, Under::ThatOfSuspension);
+            }
             if suspending && had.contains_key(&run) {
                 let wait = suspensions.entry(run).or_default();
                 wait.all += 1;

@@ -2,7 +2,7 @@
 
 use super::edges::{Changed, Under};
 use super::lock_neighbours;
-use super::suspending::remove;
+use super::suspending::{Removed, remove};
 use crate::locks;
 use crate::number::{FIRST_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
@@ -36,11 +36,16 @@ pub(crate) fn without_suspension(row: &Live, now: Time) {
     let task_no = row.task_no;
     let suspended = row.counter().is_some_and(|counter| counter.since.is_some());
     let some_suffice = !task::with_num_required(&[task_no]).is_empty();
-    let removed: Vec<TaskNo> = remove(&[task_no]).into_iter().map(|(after, _)| after).collect();
+    let removed = remove(&[task_no]);
     if removed.is_empty() && !suspended {
         return;
     }
-    let failed = locks::outcomes(&removed).values().filter(|outcome| outcome.is_abort()).count() as i32;
+    let outcomes = locks::outcomes(&removed.iter().map(|edge| edge.after).collect::<Vec<_>>());
+    let has_failed = |edge: &&Removed| match edge.counts {
+        Counts::ForItsWait => outcomes.get(&edge.after).is_some_and(|outcome| outcome.is_abort()),
+        kept => kept.has_kept_failure(edge.condition),
+    };
+    let failed = removed.iter().filter(has_failed).count() as i32;
     let all = removed.len() as i32;
     let fewer = (vec![task_no], -all, -failed);
     match row.place {

@@ -38,9 +38,9 @@ pub(super) struct Counted {
 
 /// What becomes of an end that a dependent has counted, when it is taken back.
 enum Fate {
-    /// What the dependent was suspended for, and has gone on since, is over; but the end that it has counted has not been. It is
-    /// among what the dependent `counts` as failed.
-    IsOver { counts: bool },
+    /// What the dependent was suspended for, and has gone on since, is over; but the end that it has counted has not been. A failure
+    /// is taken back.
+    IsOver,
     /// The dependent is in progress: the dependency has done its work.
     Goes,
     /// Whether the dependent, which some of its dependencies suffice for, has enough without it, is to be asked.
@@ -53,15 +53,14 @@ enum Fate {
 
 impl Counted {
     fn is_of_this_wait(&self, row: &Live) -> bool {
-        self.counts == Counts::ForItsWait
-            && row.counter().is_some_and(|counter| counter.wait_no == self.wait_no)
+        row.counter().is_some_and(|counter| counter.wait_no == self.wait_no)
     }
 
     /// What becomes of it, by the row of the dependent.
     fn fate(&self, row: Option<&Live>, some_suffice: bool) -> Fate {
         let of_this_wait = row.is_some_and(|row| self.is_of_this_wait(row));
         if self.suspending && !of_this_wait {
-            return Fate::IsOver { counts: row.is_some_and(|row| !row.in_progress()) };
+            return Fate::IsOver;
         }
         let Some(row) = row else { return Fate::None };
         if row.in_progress() {
@@ -131,21 +130,12 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, kept: KeptE
         let row = rows.get(&edge.run);
         let some_suffice = some_suffice.contains_key(&edge.run);
         match edge.fate(row, some_suffice) {
-            Fate::IsOver { counts } => {
-                if counts && edge.failed {
-                    waits.entry(edge.run).or_default().failed -= 1;
-                }
-                // A failure that a task in progress goes on counting is taken back when the other one is waited for again.
-                let in_progress = row.is_some_and(Live::in_progress);
-                let kept = if in_progress && edge.failed { Counts::KeptAsFailed } else { Counts::KeptAsMet };
-                changed.count_no_more(edge.after, edge.run, kept);
+            Fate::IsOver => {
+                waits.entry(edge.run).or_default().failed -= i32::from(edge.failed);
+                changed.count_no_more(edge.after, edge.run, Counts::KeptAsMet);
             }
-            Fate::Goes => {
-                let wait = waits.entry(edge.run).or_default();
-                wait.all -= 1;
-                wait.failed -= i32::from(edge.failed);
-                of_those_in_progress.push((edge.after, edge.run));
-            }
+            // What it counted, it counted.
+            Fate::Goes => of_those_in_progress.push((edge.after, edge.run)),
             Fate::IsAsked => {
                 again.insert(edge.run);
             }
@@ -162,7 +152,13 @@ pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, kept: KeptE
     changed.store();
     add_waits(&waits, &rows, now);
     if !again.is_empty() {
-        let again: Vec<&Live> = again.iter().map(|run| &rows[run]).collect();
+        // As they are by now.
+        let failed = |run: &TaskNo| waits.get(run).map_or(0, |wait| wait.failed);
+        let again: Vec<Live> = again
+            .iter()
+            .map(|run| Live { failures: rows[run].failures + failed(run), ..rows[run].clone() })
+            .collect();
+        let again: Vec<&Live> = again.iter().collect();
         let starting_over: HashSet<TaskNo> = task_nos.iter().copied().collect();
         some_of_many::look_again(&again, &starting_over, &some_suffice, now);
     }

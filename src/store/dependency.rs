@@ -250,9 +250,10 @@ pub(crate) static DROP_UNFINISHED: Statement<&[TaskNo], (TaskNo, TaskNo)> = Stat
       RETURNING d.after_no, d.run_no",
 );
 
-/// Removes what suspensions of these tasks have added; the task after which, the one that runs.
-pub(crate) static DROP_SUSPENDING: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
-    c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.suspending RETURNING d.after_no, d.run_no",
+/// Removes what suspensions of these tasks have added; the task after which, the one that runs, what [it was](Counts), and on which
+/// condition.
+pub(crate) static DROP_SUSPENDING: Statement<&[TaskNo], (TaskNo, TaskNo, i8, i8)> = Statement::new(
+    c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.suspending RETURNING d.after_no, d.run_no, d.counts, d.condition",
 );
 
 /// Removes the dependencies on these tasks; returns the task after which, the one that runs, for which wait, and what

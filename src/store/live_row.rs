@@ -42,9 +42,9 @@ impl Counter {
         self.remaining + self.spare
     }
 
-    /// Whether it is that of a signal.
-    pub(crate) fn is_of_signal(&self) -> bool {
-        self.spare < 0
+    /// Whether it is that of a signal of which all dependencies are met.
+    pub(crate) fn waits_for_word(&self) -> bool {
+        self.spare < 0 && self.open() == 0
     }
 }
 

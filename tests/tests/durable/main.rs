@@ -1,6 +1,7 @@
 //! Tasks that wait in the middle: suspending, signals, some of many dependencies.
 
 mod anew;
+mod counted;
 mod edges;
 mod found;
 mod meets;

@@ -39,26 +39,6 @@ fn a_failure_that_is_taken_back_while_the_task_is_in_progress_counts_no_more() {
 }
 
 #[test]
-fn so_it_is_with_a_dependency_of_the_insertion() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "b", "action": "x"},
-                       {"id": "t", "action": "work", "depends_on": [{"id": "b", "condition": "settled"}]}]))
-        .unwrap();
-    session.perform("x", "aborted");
-    let grant = session.own_one("work");
-    session.run("SELECT taskq.retry_tasks('{b}')");
-    let task = session.task("t").unwrap();
-    assert_eq!((task.num_failures, task.total_dependencies), (0, 0), "the dependency is gone");
-    suspend(&mut session, &grant, "depends_on => '[\"b\"]'").unwrap();
-    session.perform("x", "completed");
-    let (grant, results) = own_with_results(&mut session, "work");
-    assert_eq!((grant.num_failures, codes(&results)), (0, vec!["completed"]));
-    assert_eq!(session.task("t").unwrap().total_dependencies, 1);
-}
-
-#[test]
 fn what_starts_over_is_waited_for_by_all_that_named_it() {
     let db = Db::new();
     let mut session = db.connect();

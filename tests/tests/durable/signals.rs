@@ -151,6 +151,16 @@ fn one_that_waits_for_its_word_alone_outlives_its_dependencies() {
     assert_eq!(session.delete(&["b"]).unwrap(), 3, "what was still to come takes its dependents along");
     assert!(signal(&mut session, "met"));
     assert_eq!(session.state("after"), "ready");
+    // What it has waited for starts over without it, and goes with another one.
+    session
+        .insert(json!([{"id": "root", "action": "x"}, {"id": "prep", "action": "x", "depends_on": ["root"]},
+                       {"id": "ok", "action": "signal", "signal": true, "depends_on": ["prep"]}]))
+        .unwrap();
+    session.perform("x", "completed");
+    session.perform("x", "completed");
+    session.run("SELECT taskq.rerun_tasks('{root,prep}', downstream => false)");
+    assert_eq!(session.delete(&["root"]).unwrap(), 2, "root and prep");
+    assert!(signal(&mut session, "ok"));
 }
 
 #[test]
