@@ -12,7 +12,9 @@ target=${CARGO_TARGET_DIR:-$root/target}
 version=0.9.4
 venv=$target/pgspot
 
-if [ ! -x "$venv/bin/pgspot" ]; then
+# Not where it has been copied with the folder of another clone either: its programs name that.
+if ! "$venv/bin/pgspot" --help >/dev/null 2>&1; then
+    rm -rf "$venv"
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet "pgspot==$version"
 fi
