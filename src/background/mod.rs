@@ -5,8 +5,8 @@
 //! there is none, and is gone a moment after there is nothing more to do. For this nothing has to be preloaded.
 //!
 //! **Kept.** With `shared_preload_libraries = 'taskq'` what time makes necessary is done although no call comes. A launcher,
-//! connected to no database, gives each database that has the extension a worker, which stays: unless `taskq.background_worker` is
-//! off there, or the server has no room for one more process. It looks into 128 databases at most.
+//! connected to no database, gives each database that has the extension, but for templates, a worker, which stays: unless
+//! `taskq.background_worker` is off there, or the server has no room for one more process. It looks into 128 databases at most.
 //!
 //! Either way it does what is due, one kind after the other in short transactions, and sleeps until the next is due.
 //!
@@ -43,8 +43,9 @@ const AWAY_AFTER_END: Duration = Duration::from_secs(1);
 
 pub(crate) use call::{begin_call, call_if, when_to_look};
 
-/// How many workers of all databases may be there because they were called: a quarter of what the server has room for, so that
-/// parallel queries, logical replication and other extensions keep theirs; but at least one, and at most eight.
+/// How many workers and errands of all databases may be there because calls have sent for them: a quarter of what the server
+/// has room for, so that parallel queries, logical replication and other extensions keep theirs; but at least one, and at most
+/// eight.
 fn most_called() -> u32 {
     (process::most_workers() / 4).clamp(1, 8)
 }

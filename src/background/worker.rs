@@ -112,7 +112,8 @@ pub(super) fn as_owner<T>(work: impl FnOnce(Held) -> T) -> Result<Option<T>, Fai
     })
 }
 
-/// Whether nothing speaks against the work. What does is logged, not again for as long as it stays the same.
+/// Whether nothing speaks against the work. What does is logged, but for a lock that another session has on the
+/// extension; not again for as long as it stays the same.
 fn may_work(station: &Station, known: &mut Option<String>) -> bool {
     let objection = match as_owner(trust::objection) {
         Ok(None) => station.end(WorkerState::Absent),

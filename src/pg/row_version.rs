@@ -5,7 +5,8 @@ use pgrx::pg_sys;
 /// What has become of a version of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// No transaction has changed or deleted it. (One that has only locked the row may be about to.)
+    /// No transaction that is open or committed has changed or deleted it. (One that has only locked the row may be
+    /// about to.)
     Untouched,
     /// Another transaction that is still open has.
     Touched,

@@ -12,7 +12,7 @@ pub(super) const READY: u8 = 1;
 /// The kind for one task: it has settled, or its token is void; its number is the task's.
 pub(crate) const SETTLED: u8 = 2;
 const NEW_NUMBER: u8 = 3;
-/// The kind, with one channel, for all calls that wait for work: something is due sooner.
+/// The kind, with one channel, for all calls that wait for work: something is due sooner, for instance.
 pub(crate) const TIMER: u8 = 4;
 const SOON_UP: u8 = 5;
 /// The kind, with one channel, for calls that wait for too many actions to be found under each.
