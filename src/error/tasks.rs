@@ -1,4 +1,4 @@
-//! Tasks that are not there, or not in the state that is wanted.
+//! Tasks, and other things of the queue, that are not there, or not in the state that is wanted.
 
 use super::text::shortened;
 use super::{NO_SUCH_TASK, Refusal, STALE_TOKEN};

@@ -26,11 +26,12 @@ use crate::wake;
 /// How late a run may be for `backfill => 'none'`.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// How many missed runs `backfill => 'all'` inserts at a time; the rest follow with the next calls.
+/// How many missed runs of a schedule `backfill => 'all'` inserts at a time, at most; the rest follow with later
+/// calls.
 const MOST_RUNS: usize = 1000;
 
-/// For how long one call inserts runs at most. A worker's call is to claim, not to insert what others have scheduled: what is
-/// left stays due.
+/// For how long [`fire_due`] begins runs at most. A worker's call is to claim, not to insert what others have scheduled: what
+/// is left stays due.
 const LONGEST: Duration = Duration::from_millis(200);
 
 /// How long the insertion of a run waits for a lock, in milliseconds. Which locks a task needs depends on the options
@@ -41,8 +42,8 @@ const PATIENCE: i32 = 10;
 /// Schedules whose runs would have had to wait for another transaction; this backend tries them again a second later.
 static PUT_OFF: Memory<Remembered<String, ()>> = Memory::of(Belief::PutOff);
 
-/// Inserts the runs of up to `bound` schedules that are due, as many as there is time for and at least one; returns whether
-/// there were any.
+/// Inserts the runs of up to `bound` schedules that are due, as many as there is time for, and those of one at least that
+/// no other transaction keeps from it; returns whether any schedule has gone on.
 pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
     // Without a check of the caller's parts: the call that happens to fire a schedule has not asked for it.
     rights::without_rights(|| fire_windows(bound, now))
