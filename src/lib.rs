@@ -3,9 +3,10 @@
 //! # Bird's-eye view
 //!
 //! The state is in ordinary tables (`sql/schema.sql`); a task's state is *where its rows are*. As a rule a function that the reference
-//! describes is a thin extern in `verbs`, and its work goes by the tables directly or by kept, generic plans; some that look, and those
-//! for rights, are written in SQL (`sql/`). As a rule a waiting call is woken by the commit that concerns it; its own looks, at growing
-//! intervals, make up for a wake-up that the server loses. Only what is to happen in time depends on a process of its own.
+//! describes is a thin extern in `verbs`, and its work goes by the tables directly or by kept, generic plans; others, such as some that
+//! look, and those for rights, are written in SQL (`sql/`). As a rule a waiting call is woken by the commit that concerns it; its own
+//! looks, at growing intervals, make up for a wake-up that the server loses. Only what is to happen in time depends on a process of its
+//! own.
 //!
 //! Which module is for what, and which may use which, is in docs/architecture.md, section 2; `rules` holds it.
 //!

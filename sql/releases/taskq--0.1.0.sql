@@ -83,7 +83,7 @@ CREATE TABLE taskq.action_setting (
     retention_aborted interval,                 -- of those that abort; NULL: the same
     notify boolean NOT NULL DEFAULT false,      -- NOTIFY when tasks become ready
     on_timeout text NOT NULL DEFAULT 'retry',
-    max_timeouts integer,                       -- deadlines that may pass before the task aborts
+    max_timeouts integer,                       -- the deadline that makes so many of a task aborts it
     fair boolean NOT NULL DEFAULT false,        -- its groups take turns
     max_per_group integer,                      -- tasks of one group in progress at the same time
     expires_in interval,                        -- after so long without a grant a task aborts

@@ -1,8 +1,9 @@
 //! A process that commits, and does what is due: the worker of a database.
 //!
-//! **On demand.** A call that sleeps is one statement and can commit nothing before it ends. Where it finds something due that
-//! it can show to no other session, it [calls](call_if) the worker of its database, which is started as a background process if
-//! there is none, and is gone a moment after there is nothing more to do. For this nothing has to be preloaded.
+//! **On demand.** A call of a function that sleeps is a part of one statement and can commit nothing before that ends. Where it
+//! finds something due that it can show to no other session, it [calls](call_if) the worker of its database, which is started
+//! as a background process if there is none, and is gone a moment after there is nothing more to do. For this nothing has to be
+//! preloaded.
 //!
 //! **Kept.** With `shared_preload_libraries = 'taskq'` what time makes necessary is done although no call comes. A launcher,
 //! connected to no database, gives each database that has the extension, but for templates, a worker, which stays: unless

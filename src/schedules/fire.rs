@@ -74,8 +74,8 @@ fn fire_windows(bound: i32, now: Time) -> bool {
     }
 }
 
-/// Inserts what was due of a schedule when it was another one, as far as that can be done without waiting and in the time
-/// there is; upkeep has the rest.
+/// Inserts what was due of a schedule when it was another one, as far as that can be done without waiting for long and in
+/// the time there is; upkeep has the rest.
 pub(super) fn catch_up(name: &str, now: Time) {
     let allowance = Allowance::half_of_time_out();
     rights::without_rights(|| {
