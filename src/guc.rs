@@ -64,7 +64,7 @@ pub(crate) fn init() {
     session::reserve_settings(c"taskq");
 }
 
-/// What holds of a task unless it or its action says otherwise.
+/// What holds of a task unless it or its action says otherwise, or for a lease the call.
 fn define_for_tasks() {
     GucRegistry::define_int_guc(
         c"taskq.retention",

@@ -324,8 +324,8 @@ CREATE TABLE taskq.unique_key (
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE taskq.unique_key IS 'which task was inserted last with a unique key';
 
--- How tasks ended. The row of a replaced task outlives its `task` row for an hour, so that a call
--- that waits for it learns of its end.
+-- How tasks ended. The row of a replaced task outlives its `task` row for an hour at least, so that a call that waits
+-- for it learns of its end.
 CREATE TABLE taskq.settled (
     task_no bigint PRIMARY KEY,
     expires_at timestamptz NOT NULL,            -- end of its retention; infinity: kept for ever

@@ -9,7 +9,8 @@
 //! connected to no database, gives each database that has the extension, but for templates, a worker, which stays: unless
 //! `taskq.background_worker` is off there, or the server has no room for one more process. It looks into 128 databases at most.
 //!
-//! Either way it does what is due, one kind after the other in short transactions, and sleeps until the next is due.
+//! Either way it does what is due, one kind after the other in short transactions, and sleeps until more is due, or
+//! for a while.
 //!
 //! **It does not delay other sessions.** It holds no lock on a table and no snapshot while it sleeps. Where the library is
 //! preloaded, it leaves the database for commands that need it exclusively. While it works, DROP EXTENSION waits for it, and not

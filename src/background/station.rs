@@ -7,8 +7,9 @@
 //! extensions. It leaves when there is nothing to do for a moment, for instance, or no call waits any more.
 //!
 //! **No call is lost.** A caller first sets the latches of the database's background processes, then looks whether the post is
-//! taken, and starts a worker if it is not. A worker that leaves for want of work or of calls first gives up the post, then looks
-//! at its latch, and goes on if it is set. So either the caller finds the post free, or the worker its latch set.
+//! taken, and if it is not starts a worker, where it may. A worker that leaves for want of work or of calls first gives up the
+//! post, then looks at its latch, and goes on if it is set. So either the caller finds the post free, or the worker its latch
+//! set.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -154,7 +155,7 @@ fn leave_unless_called() {
     }
 }
 
-/// Whether as many workers are called as there may be.
+/// Whether all posts of the server are taken.
 pub(super) fn all_called() -> bool {
     (0..most_called()).all(|n| Post::OfServer(n).is_taken())
 }

@@ -1,4 +1,4 @@
-//! How long a task that was given back waits for its next try, where its return does not say.
+//! How long a task that was given back waits for its next try, where its return does not say and the try counts.
 
 use std::time::Duration;
 

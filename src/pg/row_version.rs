@@ -1,4 +1,4 @@
-//! Whether a version of a row is the latest, and stays so.
+//! What has become of a version of a row, and whether a transaction waits for it.
 
 use pgrx::pg_sys;
 

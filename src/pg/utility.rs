@@ -1,4 +1,4 @@
-//! Commands that want a database for themselves: the background worker leaves it before they begin.
+//! Commands that want a database for themselves: the background worker is asked to leave it before they begin.
 
 use std::ffi::CStr;
 

@@ -34,9 +34,9 @@ const MOST_RUNS: usize = 1000;
 /// is left stays due.
 const LONGEST: Duration = Duration::from_millis(200);
 
-/// How long the insertion of a run waits for a lock, in milliseconds. Which locks a task needs depends on the options
-/// in the schedule (a merge key that another transaction is just making, a unique one, an id, the graph): they cannot
-/// all be tried first.
+/// How long the insertion of a run waits for a lock at most, in milliseconds. Which locks a task needs depends on the
+/// options in the schedule (a merge key that another transaction is just making, a unique one, an id, the graph):
+/// they cannot all be tried first.
 const PATIENCE: i32 = 10;
 
 /// Schedules whose runs would have had to wait for another transaction; this backend tries them again a second later.
