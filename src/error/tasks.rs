@@ -173,7 +173,7 @@ impl Refusal {
         )
     }
 
-    /// `TQ007`: no such group, workgroup, schedule or action setting.
+    /// `TQ007`: no such group, schedule, action or action setting.
     pub(crate) fn no_such(kind: &str, name: &str) -> Self {
         Refusal::new(
             "TQ007",

@@ -33,8 +33,7 @@ impl Reason<'_> {
 }
 
 /// Lets a claim through, unless a call has closed it or waits to (for this reason or another of the same turnstile), or the server
-/// has no room for one more lock. What the claim reads of the reason after that stays so until
-/// its transaction ends.
+/// has no room for one more lock. No call ends the reason after that before the transaction of the claim ends.
 pub(crate) fn pass(reason: Reason) -> bool {
     lock::try_lock_if_room(reason.key(), Mode::Shared)
 }

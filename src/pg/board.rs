@@ -1,5 +1,5 @@
-//! A little shared memory, only there if the library is preloaded: which database has a background worker,
-//! where its latch is, and until when it means to sleep.
+//! A little shared memory, only there if the library is preloaded: what is known of the background workers of
+//! databases, where the latch of each is, and until when it means to sleep, for instance.
 //!
 //! Each value is an atomic of its own, so no lock is needed. Only the launcher gives slots to databases and takes
 //! them back; a backend that finds its slot with another database in it looks for it again.

@@ -1,4 +1,4 @@
-//! SQL statements, which are planned once per backend unless they say otherwise ([`Statement::planned_each_time`]).
+//! SQL statements, whose plans a backend keeps unless they say otherwise ([`Statement::planned_each_time`]).
 //!
 //! A [`Statement`] is a `static` beside the function that runs it, and a type: of its parameters, and of the rows that it
 //! returns. The compiler compares both with what callers give and take; that the text means the same is compared when it
