@@ -2057,7 +2057,8 @@ SELECT k.task_no, 'scheduled',
 COMMENT ON VIEW taskq._places IS 'internal: the places of tasks, and the states that a task in them may be in';
 
 
--- `taskq.===` is `=`, and a look-up: see src/pg/lookup.rs. To count tasks by state, taskq.count_tasks reads less.
+-- `taskq.===` is `=`, and a look-up: see src/pg/lookup.rs. To count tasks by state, taskq.count_tasks reads less as a
+-- rule.
 CREATE VIEW taskq.tasks AS
 SELECT t.id,
        a.name AS action,
