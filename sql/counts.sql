@@ -17,9 +17,9 @@ CREATE FUNCTION taskq._held_back()
     END;
 COMMENT ON FUNCTION taskq._held_back IS 'internal: the tasks of workgroups that are held back, 20,001 at most';
 
--- What has not settled: read from the narrow tables only, each once. Which of it a workgroup holds back is known from the
--- workgroups' tasks, if those are few: they are hashed. If they are many, what may be ready is looked up, task by task.
--- `first`: the first task of these, which was inserted first.
+-- What has not settled: counted in the narrow tables, each read once. Which of it a workgroup holds back is known from
+-- the workgroups' tasks, if those are few: they are hashed. If they are many, what may be ready is looked up, task by
+-- task. `first`: the first task of these, which was inserted first.
 CREATE FUNCTION taskq._live(in_run boolean = true, in_scheduled boolean = true, in_parked boolean = true, in_blocked boolean = true)
     RETURNS TABLE (action_no integer, state text, number bigint, first bigint, overdue bigint)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 100000 ROWS 100

@@ -44,9 +44,10 @@ CREATE FUNCTION taskq._sample(pages bigint, number integer)
     END;
 COMMENT ON FUNCTION taskq._sample IS 'internal: the pages, of so many, that are looked into to estimate the rest';
 
--- The front of an action's queue: what is in progress in it, priority by priority, and the first hundred of each that are
--- not. A claim takes the first that is to be had, so that what stands behind a hundred others is hardly ever in progress.
--- `whole`: the front was walked to its end.
+-- The front of an action's queue, lanes aside: priority by priority what is in progress in it and what is not, until a
+-- hundred of the latter stand one behind the other; 10,000 tasks of a hundred priorities at most. A claim takes the first
+-- that is to be had, so that what stands behind a hundred others is hardly ever in progress. `whole`: the front was
+-- walked to its end.
 CREATE FUNCTION taskq._front(of integer)
     RETURNS TABLE (task_no bigint, in_progress boolean, deadline timestamptz, actor_id text, whole boolean)
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 1000

@@ -308,8 +308,8 @@ CREATE FUNCTION taskq.wait_for_task(task_id text, timeout interval = '10 seconds
 COMMENT ON FUNCTION taskq.wait_for_task IS
     'sleep until the task is settled and tell how it ended; no row on time-out';
 
--- Procedures that commit can have neither SECURITY DEFINER nor SET: they only sleep, and look through the
--- functions below, which are theirs.
+-- Procedures that commit can have neither SECURITY DEFINER nor SET: they sleep, and look through the functions below,
+-- which are theirs.
 CREATE PROCEDURE taskq.wait_for_tasks(task_ids text[], timeout interval, INOUT num_settled integer = NULL)
     LANGUAGE c
     AS 'MODULE_PATHNAME', 'taskq_wait_for_tasks_wrapper';

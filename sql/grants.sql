@@ -2,8 +2,8 @@
 
 REVOKE ALL ON ALL ROUTINES IN SCHEMA taskq FROM PUBLIC;
 
--- What each part may call, in one place. The views run with the owner's rights. A narrowed part has only what asks for
--- the actions of the tasks that it is about (src/rights.rs): no views, and nothing that reports on all tasks.
+-- What each part may call, in one place. The views run with the owner's rights. Of what is about tasks a narrowed part
+-- has only what asks for their actions (src/rights.rs): no views, and nothing that reports on all tasks.
 CREATE FUNCTION taskq._rights(part text)
     RETURNS TABLE (kind text, name text)
     LANGUAGE sql STABLE
@@ -262,7 +262,7 @@ CREATE FUNCTION taskq.revoke_monitor(role text) RETURNS void LANGUAGE sql
 COMMENT ON FUNCTION taskq.revoke_monitor IS 'take back what grant_monitor gave';
 
 -- Whatever ALTER DEFAULT PRIVILEGES has given away while this script ran is taken back, as is what PUBLIC has by itself:
--- who may read taskq.run can make tokens.
+-- a role that may read taskq.run can make tokens.
 DO $$
 DECLARE
     o record;

@@ -1,6 +1,6 @@
 -- taskq: at a glance. What is wrong, and what goes on per action. Bounded looks along indexes, at tallies and at samples.
 
--- An interval in a word of four characters at most.
+-- An interval in a word: of four characters at most, if it is shorter than a thousand years.
 CREATE FUNCTION taskq._age(age interval)
     RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -14,7 +14,7 @@ CREATE FUNCTION taskq._age(age interval)
     END;
 COMMENT ON FUNCTION taskq._age IS 'internal: an interval in a word';
 
--- A number in at most four characters.
+-- A number in at most four characters, if it is below 999.5 thousand million.
 CREATE FUNCTION taskq._short(number double precision)
     RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -565,7 +565,8 @@ CREATE FUNCTION taskq._failing(most integer)
     END;
 COMMENT ON FUNCTION taskq._failing IS 'internal: tasks of which a try has failed and another is to come, and how many there are';
 
--- What keeps ready tasks from being granted: what was stopped on purpose, and limits that are full.
+-- What keeps ready tasks from being granted, busy merge keys aside: what was stopped on purpose, and limits that are
+-- full.
 CREATE FUNCTION taskq._stopped(most integer)
     RETURNS TABLE (what text, name text, of text, why text, until timestamptz)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 10

@@ -82,7 +82,7 @@ CREATE TABLE taskq.action_setting (
     retention_aborted interval,                 -- of those that abort; NULL: the same
     notify boolean NOT NULL DEFAULT false,      -- NOTIFY when tasks become ready
     on_timeout text NOT NULL DEFAULT 'retry',
-    max_timeouts integer,                       -- deadlines that may pass before the task aborts
+    max_timeouts integer,                       -- the deadline that makes so many of a task aborts it
     fair boolean NOT NULL DEFAULT false,        -- its groups take turns
     max_per_group integer,                      -- tasks of one group in progress at the same time
     expires_in interval,                        -- after so long without a grant a task aborts
@@ -97,10 +97,11 @@ CREATE TABLE taskq.action_setting (
 );
 COMMENT ON TABLE taskq.action_setting IS 'defaults and limits of actions';
 
--- One row per performance that a limit allows; `task_no` is whose it is. A grant takes free ones with SKIP LOCKED,
--- whatever ends the performance frees it. Rows above the limit are what is left of a higher one. There are three kinds
--- of limits: an action's max_concurrency (no group), its max_per_group (both), and a group's own (no action). Those of
--- an action are made with the limit, those of groups when they are first needed.
+-- One row per performance that a limit allows; `task_no` is whose it is. A grant takes free ones that no other
+-- transaction has locked, whatever ends the performance frees it. Rows above the limit are what is left of a higher
+-- one, or of performances that began before it was set. There are three kinds of limits: an action's max_concurrency
+-- (no group), its max_per_group (both), and a group's own (no action). Those of an action are made with the limit,
+-- those of groups when they are first needed.
 CREATE TABLE taskq.slot (
     group_id text COLLATE "C" NOT NULL,         -- '' for any
     name text COLLATE "C" NOT NULL,             -- of the action; '' for any
@@ -205,7 +206,7 @@ CREATE INDEX run_aside_idx ON taskq.run (aside) WHERE aside IS NOT NULL;        
 COMMENT ON TABLE taskq.run IS 'tasks that nothing blocks: ready or in progress';
 
 -- Tasks that wait for other tasks, and signals, which are completed from outside. The row is the counter of a task: it is deleted
--- when `remaining` reaches zero, or when `spare` falls below it.
+-- when `remaining` reaches zero, for instance, or when counting brings `spare` below zero.
 CREATE TABLE taskq.blocked (
     task_no bigint PRIMARY KEY,
     remaining integer NOT NULL,                 -- dependencies that have to end as they should; one more for a signal
@@ -241,7 +242,7 @@ CREATE INDEX scheduled_timer_idx ON taskq.scheduled (due) WHERE timer;          
 COMMENT ON TABLE taskq.scheduled IS 'tasks that nothing blocks but their time';
 
 -- Tasks that nothing blocks but a reason without a time: a paused group, a busy merge key, or another task
--- whose end they share. A claim moves them here when it meets them, so that later claims do not.
+-- whose end they share. As a rule a claim moves them here when it meets them, so that later claims do not.
 CREATE TABLE taskq.parked (
     task_no bigint PRIMARY KEY,
     kind "char" NOT NULL,                       -- g: group, k: key, m: rides on leader_no
@@ -322,8 +323,8 @@ CREATE TABLE taskq.unique_key (
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE taskq.unique_key IS 'which task was inserted last with a unique key';
 
--- How tasks ended. The row of a replaced task outlives its `task` row for an hour, so that a call
--- that waits for it learns of its end.
+-- How tasks ended. The row of a replaced task outlives its `task` row for an hour at least, so that a call that waits
+-- for it learns of its end.
 CREATE TABLE taskq.settled (
     task_no bigint PRIMARY KEY,
     expires_at timestamptz NOT NULL,            -- end of its retention; infinity: kept for ever
@@ -393,7 +394,8 @@ CREATE INDEX low_mark_action_idx ON taskq.low_mark (action_no);                 
 ALTER TABLE taskq.low_mark REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.low_mark IS 'where claims begin, for sessions that do not know yet';
 
--- "run_no runs after after_no". Kept until one of the two is gone; one that a suspension has made may go earlier.
+-- "run_no runs after after_no". As a rule it is kept until one of the two is gone; one that a suspension has made may
+-- go earlier.
 --
 -- A task may wait several times, for different tasks. The end of `after_no` counts for one wait only, that with this number:
 -- one that is late (it is on its way while the task goes on without it, and waits for others) finds another number, and counts
@@ -431,9 +433,10 @@ CREATE INDEX signal_run_idx ON taskq.signal (run_no);                           
 ALTER TABLE taskq.signal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.signal IS 'signals that wait to be counted because the counter was busy';
 
--- One row per grant or extension that has a deadline, and per thousand of its tasks; finds the elapsed ones without an
--- index on `run`. The nonce of a task in it is `base # task_no`. The row goes with its tasks: the end of the keeper's
--- performance removes it, or hands it on to one of the others, as a rule.
+-- One row per grant or extension that has a deadline, and per thousand of its tasks; and some for tasks that are to be
+-- looked at again at a time. It finds the elapsed ones without an index on `run`. The nonce of a task in it is
+-- `base # task_no`. The row goes with its tasks: the end of the keeper's performance removes it, or hands it on to one
+-- of the others, as a rule.
 CREATE TABLE taskq.lease (
     deadline timestamptz NOT NULL,
     base bigint NOT NULL,
@@ -467,9 +470,9 @@ CREATE TABLE taskq.schedule (
 CREATE INDEX schedule_next_idx ON taskq.schedule (next_at);                       -- which are due
 COMMENT ON TABLE taskq.schedule IS 'tasks that come when a cron expression says so';
 
--- Tries that ended without settling their task, or that a retry has made history. How a task's last try
--- ended is in `settled`. The last hundred of a task are kept,
--- and of those that do not count.
+-- Tries that ended without settling their task, or that a retry has made history. How the last try of a settled task
+-- ended is in `settled`. Of a task the last hundred since it was inserted or retried are kept, some from before that,
+-- and a hundred of those that do not count.
 CREATE TABLE taskq.attempt (
     task_no bigint NOT NULL,
     num_try integer NOT NULL,

@@ -1,8 +1,8 @@
 -- taskq: what there is to see, readable in psql. Tokens are never shown.
 
--- Where tasks are, and what that means: each place as many times as there are states that a task in it may be in, so that `state`
--- is a constant of each part. A condition on it excludes parts before anything is read; a task that is joined is looked up in
--- each of the rest. The parts are tables without a WHERE, or neither would be possible: a view that reads this one has the
+-- Where tasks are, and what that means: each place once or more for each of the states that a task in it may be in, so that
+-- `state` is a constant of each part. A condition on it excludes parts before anything is read; a task that is joined is looked
+-- up in each of the rest. The parts are tables without a WHERE, or neither would be possible: a view that reads this one has the
 -- condition itself, as taskq.tasks has. `applies`: this row is there in that state. It is written in such a way that no index can
 -- be asked for it, or the planner might take the whole of that index for as cheap as a look-up (see src/pg/lookup.rs).
 -- `held_back`: it is in that state if the task's workgroup is held back (true), or is not (false); NULL: that does not matter.
@@ -59,7 +59,8 @@ SELECT k.task_no, 'scheduled',
 COMMENT ON VIEW taskq._places IS 'internal: the places of tasks, and the states that a task in them may be in';
 
 
--- `taskq.===` is `=`, and a look-up: see src/pg/lookup.rs. To count tasks by state, taskq.count_tasks reads less.
+-- `taskq.===` is `=`, and a look-up: see src/pg/lookup.rs. To count tasks by state, taskq.count_tasks reads less as a
+-- rule.
 CREATE VIEW taskq.tasks AS
 SELECT t.id,
        a.name AS action,
@@ -187,8 +188,8 @@ SELECT a.name AS action,
  GROUP BY a.name;
 COMMENT ON VIEW taskq._numbers IS 'internal: how many tasks there are, by action';
 
--- Medians and 99th percentiles, in seconds, of what is kept: of all that has settled, up to 1 MB (some 8,000 tasks), of more of a
--- part of the pages.
+-- Medians and 99th percentiles, in seconds, of what has been granted and is kept: of all that has settled, up to 1 MB (some 8,000
+-- tasks), of more of a part of the pages.
 CREATE FUNCTION taskq._percentiles()
     RETURNS TABLE (action text, waiting double precision[], running double precision[])
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 100000 ROWS 100
@@ -848,8 +849,8 @@ BEGIN
         RETURN NEXT format('it is ready, with %s before it among the tasks of its %s',
                            CASE WHEN n >= 1000 THEN '1000 or more' ELSE n::text END,
                            CASE its_lane WHEN 0 THEN 'action' ELSE 'group in its action' END);
-        -- Among what is held now and the last thousand tasks that have settled: enough to see whether
-        -- a worker asks for the action, without reading all that is settled.
+        -- Among what stands first in the queue and the last thousand tasks that have settled: enough, as a rule, to
+        -- see whether a worker asks for the action, without reading all that is settled.
         SELECT max(x.granted_at) INTO last_grant
           FROM (SELECT r.granted_at FROM taskq.action AS a
                  CROSS JOIN LATERAL ((SELECT r.granted_at FROM taskq.run AS r

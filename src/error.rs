@@ -1,8 +1,8 @@
 //! The refusals of the queue: SQLSTATE, message, the facts and what to do about it.
 //!
-//! Refusals for tasks that are not there, or not in the state that is wanted, are in [`tasks`]; the others in [`arguments`] and [`rights`].
-//! Codes are there, but for a few that `pg` and functions in SQL raise themselves. Messages are lower case without a
-//! full stop and name the thing, details and hints are sentences, as in Postgres' own style.
+//! Refusals for tasks and other things of the queue that are not there, or not in the state that is wanted, are in [`tasks`]; the others in
+//! [`arguments`] and [`rights`]. Codes are there, but for a few that `pg` and functions in SQL raise themselves. Messages are lower case
+//! without a full stop and name the thing, details and hints are sentences, as in Postgres' own style.
 
 mod arguments;
 mod rights;

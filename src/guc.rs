@@ -14,9 +14,9 @@ use crate::pg::settings::{self, Check};
 use crate::pg::{clock, session};
 use crate::state::Outcome;
 
-/// `taskq.retention`: how long settled tasks are kept, in seconds; -1 for ever. 7 days by default. Not for any user to set: the
-/// session that settles a task decides, and a call settles tasks of others, too: dependents, and those whose deadlines have
-/// passed. docs/reference gives the same number.
+/// `taskq.retention`: how long settled tasks are kept, unless the task or its action says otherwise, in seconds; -1 for ever. 7
+/// days by default. Not for any user to set: the session that settles a task decides, and a call settles tasks of others, too:
+/// dependents, and those whose deadlines have passed. docs/reference gives the same number.
 static RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60 * 60);
 
 /// `taskq.retention_aborted`: the same for tasks that have aborted; -2, the default, means `taskq.retention`.
@@ -64,7 +64,7 @@ pub(crate) fn init() {
     session::reserve_settings(c"taskq");
 }
 
-/// What holds of a task unless it or its action says otherwise.
+/// What holds of a task unless it or its action says otherwise, or for a lease the call.
 fn define_for_tasks() {
     GucRegistry::define_int_guc(
         c"taskq.retention",

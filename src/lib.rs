@@ -3,20 +3,22 @@
 //! # Bird's-eye view
 //!
 //! The state is in ordinary tables (`sql/schema.sql`); a task's state is *where its rows are*. As a rule a function that the reference
-//! describes is a thin extern in `verbs`, and its work goes by the tables directly or by kept, generic plans; some that look, and those
-//! for rights, are written in SQL (`sql/`). A waiting call is woken by the commit that concerns it; its own looks, at growing
-//! intervals, make up for a wake-up that the server loses. Only what is to happen in time depends on a process of its own.
+//! describes is a thin extern in `verbs`, and its work goes by the tables directly or by kept, generic plans; others, such as some that
+//! look, and those for rights, are written in SQL (`sql/`). As a rule a waiting call is woken by the commit that concerns it; its own
+//! looks, at growing intervals, make up for a wake-up that the server loses. Only what is to happen in time depends on a process of its
+//! own.
 //!
 //! Which module is for what, and which may use which, is in docs/architecture.md, section 2; `rules` holds it.
 //!
 //! # Invariants
 //!
-//! - Every task has one row in `task` and exactly one in `run`, `blocked`, `scheduled`, `parked` or `settled`.
+//! - Every task, as others see it, has one row in `task` and exactly one in `run`, `blocked`, `scheduled`, `parked`
+//!   or `settled`.
 //! - Positions are taken after the transaction has its id; once a grant is committed, its entry does not become
 //!   grantable again at its old position. `claim::marks` rests on that.
-//! - Claims, signals and upkeep wait for no lock on the row of a task. Two waits are bounded: inserting the run of a schedule
-//!   waits 10 ms for a lock, and a transaction that settles tasks waits before its commit for commits under way, five seconds
-//!   at most.
+//! - Claims, signals and upkeep pass over rows of tasks that other transactions have locked. Two waits are bounded: inserting
+//!   the run of a schedule waits 10 ms for a lock, and a transaction that settles tasks waits before its commit for commits
+//!   under way, five seconds at most.
 //! - A backend keeps plans and hints, never state: an abort leaves nothing wrong. `memory` has what it believes, in one list
 //!   with what ends that.
 

@@ -5,9 +5,9 @@
 //! is the right to call a marker function (see `sql/grants.sql`); which actions a narrowed part has is in
 //! `part_action`.
 //!
-//! **A role without a narrowed part pays for one look-up in the memory of this backend**, once its parts are there. What is
-//! kept there is thrown away whenever rights on functions, roles or memberships change. The actions of a narrowed part are read
-//! anew by each call.
+//! **A role without a narrowed part pays for one look-up in the memory of this backend** in each call, once its parts are
+//! there. What is kept there is thrown away whenever rights on functions, roles or memberships change. The actions of a
+//! narrowed part are read anew by each call.
 //!
 //! **What follows by itself is not checked.** Dependents are signalled, deadlines and schedules taken care of, whatever
 //! their actions are: only what the caller names, asks for by a filter or inserts is checked.

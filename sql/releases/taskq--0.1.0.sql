@@ -83,7 +83,7 @@ CREATE TABLE taskq.action_setting (
     retention_aborted interval,                 -- of those that abort; NULL: the same
     notify boolean NOT NULL DEFAULT false,      -- NOTIFY when tasks become ready
     on_timeout text NOT NULL DEFAULT 'retry',
-    max_timeouts integer,                       -- deadlines that may pass before the task aborts
+    max_timeouts integer,                       -- the deadline that makes so many of a task aborts it
     fair boolean NOT NULL DEFAULT false,        -- its groups take turns
     max_per_group integer,                      -- tasks of one group in progress at the same time
     expires_in interval,                        -- after so long without a grant a task aborts
@@ -98,10 +98,11 @@ CREATE TABLE taskq.action_setting (
 );
 COMMENT ON TABLE taskq.action_setting IS 'defaults and limits of actions';
 
--- One row per performance that a limit allows; `task_no` is whose it is. A grant takes free ones with SKIP LOCKED,
--- whatever ends the performance frees it. Rows above the limit are what is left of a higher one. There are three kinds
--- of limits: an action's max_concurrency (no group), its max_per_group (both), and a group's own (no action). Those of
--- an action are made with the limit, those of groups when they are first needed.
+-- One row per performance that a limit allows; `task_no` is whose it is. A grant takes free ones that no other
+-- transaction has locked, whatever ends the performance frees it. Rows above the limit are what is left of a higher
+-- one, or of performances that began before it was set. There are three kinds of limits: an action's max_concurrency
+-- (no group), its max_per_group (both), and a group's own (no action). Those of an action are made with the limit,
+-- those of groups when they are first needed.
 CREATE TABLE taskq.slot (
     group_id text COLLATE "C" NOT NULL,         -- '' for any
     name text COLLATE "C" NOT NULL,             -- of the action; '' for any
@@ -206,7 +207,7 @@ CREATE INDEX run_aside_idx ON taskq.run (aside) WHERE aside IS NOT NULL;        
 COMMENT ON TABLE taskq.run IS 'tasks that nothing blocks: ready or in progress';
 
 -- Tasks that wait for other tasks, and signals, which are completed from outside. The row is the counter of a task: it is deleted
--- when `remaining` reaches zero, or when `spare` falls below it.
+-- when `remaining` reaches zero, for instance, or when counting brings `spare` below zero.
 CREATE TABLE taskq.blocked (
     task_no bigint PRIMARY KEY,
     remaining integer NOT NULL,                 -- dependencies that have to end as they should; one more for a signal
@@ -242,7 +243,7 @@ CREATE INDEX scheduled_timer_idx ON taskq.scheduled (due) WHERE timer;          
 COMMENT ON TABLE taskq.scheduled IS 'tasks that nothing blocks but their time';
 
 -- Tasks that nothing blocks but a reason without a time: a paused group, a busy merge key, or another task
--- whose end they share. A claim moves them here when it meets them, so that later claims do not.
+-- whose end they share. As a rule a claim moves them here when it meets them, so that later claims do not.
 CREATE TABLE taskq.parked (
     task_no bigint PRIMARY KEY,
     kind "char" NOT NULL,                       -- g: group, k: key, m: rides on leader_no
@@ -323,8 +324,8 @@ CREATE TABLE taskq.unique_key (
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE taskq.unique_key IS 'which task was inserted last with a unique key';
 
--- How tasks ended. The row of a replaced task outlives its `task` row for an hour, so that a call
--- that waits for it learns of its end.
+-- How tasks ended. The row of a replaced task outlives its `task` row for an hour at least, so that a call that waits
+-- for it learns of its end.
 CREATE TABLE taskq.settled (
     task_no bigint PRIMARY KEY,
     expires_at timestamptz NOT NULL,            -- end of its retention; infinity: kept for ever
@@ -394,7 +395,8 @@ CREATE INDEX low_mark_action_idx ON taskq.low_mark (action_no);                 
 ALTER TABLE taskq.low_mark REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.low_mark IS 'where claims begin, for sessions that do not know yet';
 
--- "run_no runs after after_no". Kept until one of the two is gone; one that a suspension has made may go earlier.
+-- "run_no runs after after_no". As a rule it is kept until one of the two is gone; one that a suspension has made may
+-- go earlier.
 --
 -- A task may wait several times, for different tasks. The end of `after_no` counts for one wait only, that with this number:
 -- one that is late (it is on its way while the task goes on without it, and waits for others) finds another number, and counts
@@ -432,9 +434,10 @@ CREATE INDEX signal_run_idx ON taskq.signal (run_no);                           
 ALTER TABLE taskq.signal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.signal IS 'signals that wait to be counted because the counter was busy';
 
--- One row per grant or extension that has a deadline, and per thousand of its tasks; finds the elapsed ones without an
--- index on `run`. The nonce of a task in it is `base # task_no`. The row goes with its tasks: the end of the keeper's
--- performance removes it, or hands it on to one of the others, as a rule.
+-- One row per grant or extension that has a deadline, and per thousand of its tasks; and some for tasks that are to be
+-- looked at again at a time. It finds the elapsed ones without an index on `run`. The nonce of a task in it is
+-- `base # task_no`. The row goes with its tasks: the end of the keeper's performance removes it, or hands it on to one
+-- of the others, as a rule.
 CREATE TABLE taskq.lease (
     deadline timestamptz NOT NULL,
     base bigint NOT NULL,
@@ -468,9 +471,9 @@ CREATE TABLE taskq.schedule (
 CREATE INDEX schedule_next_idx ON taskq.schedule (next_at);                       -- which are due
 COMMENT ON TABLE taskq.schedule IS 'tasks that come when a cron expression says so';
 
--- Tries that ended without settling their task, or that a retry has made history. How a task's last try
--- ended is in `settled`. The last hundred of a task are kept,
--- and of those that do not count.
+-- Tries that ended without settling their task, or that a retry has made history. How the last try of a settled task
+-- ended is in `settled`. Of a task the last hundred since it was inserted or retried are kept, some from before that,
+-- and a hundred of those that do not count.
 CREATE TABLE taskq.attempt (
     task_no bigint NOT NULL,
     num_try integer NOT NULL,
@@ -871,8 +874,8 @@ CREATE FUNCTION taskq.wait_for_task(task_id text, timeout interval = '10 seconds
 COMMENT ON FUNCTION taskq.wait_for_task IS
     'sleep until the task is settled and tell how it ended; no row on time-out';
 
--- Procedures that commit can have neither SECURITY DEFINER nor SET: they only sleep, and look through the
--- functions below, which are theirs.
+-- Procedures that commit can have neither SECURITY DEFINER nor SET: they sleep, and look through the functions below,
+-- which are theirs.
 CREATE PROCEDURE taskq.wait_for_tasks(task_ids text[], timeout interval, INOUT num_settled integer = NULL)
     LANGUAGE c
     AS 'MODULE_PATHNAME', 'taskq_wait_for_tasks_wrapper';
@@ -1491,9 +1494,9 @@ CREATE FUNCTION taskq._held_back()
     END;
 COMMENT ON FUNCTION taskq._held_back IS 'internal: the tasks of workgroups that are held back, 20,001 at most';
 
--- What has not settled: read from the narrow tables only, each once. Which of it a workgroup holds back is known from the
--- workgroups' tasks, if those are few: they are hashed. If they are many, what may be ready is looked up, task by task.
--- `first`: the first task of these, which was inserted first.
+-- What has not settled: counted in the narrow tables, each read once. Which of it a workgroup holds back is known from
+-- the workgroups' tasks, if those are few: they are hashed. If they are many, what may be ready is looked up, task by
+-- task. `first`: the first task of these, which was inserted first.
 CREATE FUNCTION taskq._live(in_run boolean = true, in_scheduled boolean = true, in_parked boolean = true, in_blocked boolean = true)
     RETURNS TABLE (action_no integer, state text, number bigint, first bigint, overdue bigint)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 100000 ROWS 100
@@ -1622,9 +1625,10 @@ CREATE FUNCTION taskq._sample(pages bigint, number integer)
     END;
 COMMENT ON FUNCTION taskq._sample IS 'internal: the pages, of so many, that are looked into to estimate the rest';
 
--- The front of an action's queue: what is in progress in it, priority by priority, and the first hundred of each that are
--- not. A claim takes the first that is to be had, so that what stands behind a hundred others is hardly ever in progress.
--- `whole`: the front was walked to its end.
+-- The front of an action's queue, lanes aside: priority by priority what is in progress in it and what is not, until a
+-- hundred of the latter stand one behind the other; 10,000 tasks of a hundred priorities at most. A claim takes the first
+-- that is to be had, so that what stands behind a hundred others is hardly ever in progress. `whole`: the front was
+-- walked to its end.
 CREATE FUNCTION taskq._front(of integer)
     RETURNS TABLE (task_no bigint, in_progress boolean, deadline timestamptz, actor_id text, whole boolean)
     LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 1000
@@ -1994,9 +1998,9 @@ CREATE FUNCTION taskq._actors()
 COMMENT ON FUNCTION taskq._actors IS 'internal: how many actors hold tasks, at least';
 -- taskq: what there is to see, readable in psql. Tokens are never shown.
 
--- Where tasks are, and what that means: each place as many times as there are states that a task in it may be in, so that `state`
--- is a constant of each part. A condition on it excludes parts before anything is read; a task that is joined is looked up in
--- each of the rest. The parts are tables without a WHERE, or neither would be possible: a view that reads this one has the
+-- Where tasks are, and what that means: each place once or more for each of the states that a task in it may be in, so that
+-- `state` is a constant of each part. A condition on it excludes parts before anything is read; a task that is joined is looked
+-- up in each of the rest. The parts are tables without a WHERE, or neither would be possible: a view that reads this one has the
 -- condition itself, as taskq.tasks has. `applies`: this row is there in that state. It is written in such a way that no index can
 -- be asked for it, or the planner might take the whole of that index for as cheap as a look-up (see src/pg/lookup.rs).
 -- `held_back`: it is in that state if the task's workgroup is held back (true), or is not (false); NULL: that does not matter.
@@ -2053,7 +2057,8 @@ SELECT k.task_no, 'scheduled',
 COMMENT ON VIEW taskq._places IS 'internal: the places of tasks, and the states that a task in them may be in';
 
 
--- `taskq.===` is `=`, and a look-up: see src/pg/lookup.rs. To count tasks by state, taskq.count_tasks reads less.
+-- `taskq.===` is `=`, and a look-up: see src/pg/lookup.rs. To count tasks by state, taskq.count_tasks reads less as a
+-- rule.
 CREATE VIEW taskq.tasks AS
 SELECT t.id,
        a.name AS action,
@@ -2181,8 +2186,8 @@ SELECT a.name AS action,
  GROUP BY a.name;
 COMMENT ON VIEW taskq._numbers IS 'internal: how many tasks there are, by action';
 
--- Medians and 99th percentiles, in seconds, of what is kept: of all that has settled, up to 1 MB (some 8,000 tasks), of more of a
--- part of the pages.
+-- Medians and 99th percentiles, in seconds, of what has been granted and is kept: of all that has settled, up to 1 MB (some 8,000
+-- tasks), of more of a part of the pages.
 CREATE FUNCTION taskq._percentiles()
     RETURNS TABLE (action text, waiting double precision[], running double precision[])
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 100000 ROWS 100
@@ -2842,8 +2847,8 @@ BEGIN
         RETURN NEXT format('it is ready, with %s before it among the tasks of its %s',
                            CASE WHEN n >= 1000 THEN '1000 or more' ELSE n::text END,
                            CASE its_lane WHEN 0 THEN 'action' ELSE 'group in its action' END);
-        -- Among what is held now and the last thousand tasks that have settled: enough to see whether
-        -- a worker asks for the action, without reading all that is settled.
+        -- Among what stands first in the queue and the last thousand tasks that have settled: enough, as a rule, to
+        -- see whether a worker asks for the action, without reading all that is settled.
         SELECT max(x.granted_at) INTO last_grant
           FROM (SELECT r.granted_at FROM taskq.action AS a
                  CROSS JOIN LATERAL ((SELECT r.granted_at FROM taskq.run AS r
@@ -3155,7 +3160,7 @@ CREATE FUNCTION taskq.check()
 COMMENT ON FUNCTION taskq.check IS 'contradictions in the stored state; no row means that it is sound';
 -- taskq: at a glance. What is wrong, and what goes on per action. Bounded looks along indexes, at tallies and at samples.
 
--- An interval in a word of four characters at most.
+-- An interval in a word: of four characters at most, if it is shorter than a thousand years.
 CREATE FUNCTION taskq._age(age interval)
     RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -3169,7 +3174,7 @@ CREATE FUNCTION taskq._age(age interval)
     END;
 COMMENT ON FUNCTION taskq._age IS 'internal: an interval in a word';
 
--- A number in at most four characters.
+-- A number in at most four characters, if it is below 999.5 thousand million.
 CREATE FUNCTION taskq._short(number double precision)
     RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -3720,7 +3725,8 @@ CREATE FUNCTION taskq._failing(most integer)
     END;
 COMMENT ON FUNCTION taskq._failing IS 'internal: tasks of which a try has failed and another is to come, and how many there are';
 
--- What keeps ready tasks from being granted: what was stopped on purpose, and limits that are full.
+-- What keeps ready tasks from being granted, busy merge keys aside: what was stopped on purpose, and limits that are
+-- full.
 CREATE FUNCTION taskq._stopped(most integer)
     RETURNS TABLE (what text, name text, of text, why text, until timestamptz)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 10
@@ -3815,8 +3821,8 @@ COMMENT ON VIEW taskq.top IS
 
 REVOKE ALL ON ALL ROUTINES IN SCHEMA taskq FROM PUBLIC;
 
--- What each part may call, in one place. The views run with the owner's rights. A narrowed part has only what asks for
--- the actions of the tasks that it is about (src/rights.rs): no views, and nothing that reports on all tasks.
+-- What each part may call, in one place. The views run with the owner's rights. Of what is about tasks a narrowed part
+-- has only what asks for their actions (src/rights.rs): no views, and nothing that reports on all tasks.
 CREATE FUNCTION taskq._rights(part text)
     RETURNS TABLE (kind text, name text)
     LANGUAGE sql STABLE
@@ -4075,7 +4081,7 @@ CREATE FUNCTION taskq.revoke_monitor(role text) RETURNS void LANGUAGE sql
 COMMENT ON FUNCTION taskq.revoke_monitor IS 'take back what grant_monitor gave';
 
 -- Whatever ALTER DEFAULT PRIVILEGES has given away while this script ran is taken back, as is what PUBLIC has by itself:
--- who may read taskq.run can make tokens.
+-- a role that may read taskq.run can make tokens.
 DO $$
 DECLARE
     o record;

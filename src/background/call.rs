@@ -58,7 +58,8 @@ impl Drop for Starting {
     }
 }
 
-/// When a call has to look after something that is due then, and that a worker does: later, if one is there that stays for it.
+/// When a call has to look after something that is due then, and that a worker does: later, if it is due soon and the library
+/// is preloaded, or a worker is there that stays for it.
 pub(crate) fn when_to_look(due: Time) -> Time {
     let now = clock::now();
     if due < now + NEAR && is_there() { now + WATCH } else { due }
@@ -68,7 +69,8 @@ fn is_there() -> bool {
     is_wanted() && (board::is_there() || Post::OfDatabase.is_taken())
 }
 
-/// A worker goes by the server's clock: a session that has set another one ([`guc::fake_now`]) calls none.
+/// Whether the session may call a worker: `taskq.background_worker` is on for it, and it has set no other clock
+/// ([`guc::fake_now`]), since a worker goes by the server's.
 pub(super) fn is_wanted() -> bool {
     guc::background_worker() && guc::fake_now().is_none()
 }

@@ -15,7 +15,7 @@ use crate::pg::wait_event::Sleep;
 /// How often the list of databases is read at least, and how soon one is looked after again that wants no worker.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// How soon a worker that ended by itself is followed by another, and how late at most if each ends soon.
+/// How soon a worker that died after a long life is followed by another, and how late at most if each dies soon.
 const SOON: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_secs(60);
 
@@ -28,7 +28,7 @@ struct Known {
     started_at: Wall,
     /// None is started before.
     not_before: Wall,
-    /// How long to wait after the next failure.
+    /// How long it was put off after the last failure.
     patience: Duration,
 }
 

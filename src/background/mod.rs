@@ -1,14 +1,16 @@
 //! A process that commits, and does what is due: the worker of a database.
 //!
-//! **On demand.** A call that sleeps is one statement and can commit nothing before it ends. Where it finds something due that
-//! it can show to no other session, it [calls](call_if) the worker of its database, which is started as a background process if
-//! there is none, and is gone a moment after there is nothing more to do. For this nothing has to be preloaded.
+//! **On demand.** A call of a function that sleeps is a part of one statement and can commit nothing before that ends. Where it
+//! finds something due that it can show to no other session, it [calls](call_if) the worker of its database, which is started
+//! as a background process if there is none, and is gone a moment after there is nothing more to do. For this nothing has to be
+//! preloaded.
 //!
 //! **Kept.** With `shared_preload_libraries = 'taskq'` what time makes necessary is done although no call comes. A launcher,
-//! connected to no database, gives each database that has the extension a worker, which stays: unless `taskq.background_worker` is
-//! off there, or the server has no room for one more process. It looks into 128 databases at most.
+//! connected to no database, gives each database that has the extension, but for templates, a worker, which stays: unless
+//! `taskq.background_worker` is off there, or the server has no room for one more process. It looks into 128 databases at most.
 //!
-//! Either way it does what is due, one kind after the other in short transactions, and sleeps until the next is due.
+//! Either way it does what is due, one kind after the other in short transactions, and sleeps until more is due, or
+//! for a while.
 //!
 //! **It does not delay other sessions.** It holds no lock on a table and no snapshot while it sleeps. Where the library is
 //! preloaded, it leaves the database for commands that need it exclusively. While it works, DROP EXTENSION waits for it, and not
@@ -43,8 +45,9 @@ const AWAY_AFTER_END: Duration = Duration::from_secs(1);
 
 pub(crate) use call::{begin_call, call_if, when_to_look};
 
-/// How many workers of all databases may be there because they were called: a quarter of what the server has room for, so that
-/// parallel queries, logical replication and other extensions keep theirs; but at least one, and at most eight.
+/// How many workers and errands of all databases may be there because calls have sent for them: a quarter of what the server
+/// has room for, so that parallel queries, logical replication and other extensions keep theirs; but at least one, and at most
+/// eight.
 fn most_called() -> u32 {
     (process::most_workers() / 4).clamp(1, 8)
 }

@@ -4,11 +4,12 @@
 //! it was *called*: by a session whose call sleeps, or is in a transaction that may stay open, and has found something due that
 //! it could not show to other sessions ([`super::call_if`]). Then it holds two posts: that of its database, so that there is
 //! one worker; and one of those that the server has for such workers, so that background processes are left for other
-//! extensions. It leaves when there is nothing to do for a moment, or no call waits any more.
+//! extensions. It leaves when there is nothing to do for a moment, for instance, or no call waits any more.
 //!
 //! **No call is lost.** A caller first sets the latches of the database's background processes, then looks whether the post is
-//! taken, and starts a worker if it is not. A worker that leaves for want of work or of calls first gives up the post, then looks
-//! at its latch, and goes on if it is set. So either the caller finds the post free, or the worker its latch set.
+//! taken, and if it is not starts a worker, where it may. A worker that leaves for want of work or of calls first gives up the
+//! post, then looks at its latch, and goes on if it is set. So either the caller finds the post free, or the worker its latch
+//! set.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use crate::pg::process;
 use crate::pg::wait_event::Sleep;
 use crate::wake;
 
-/// How long a worker that was called stays when it has nothing to do, or when no call waits.
+/// How long, as a rule, a worker that was called stays when it has nothing to do, or when no call waits.
 const LINGERS: Duration = Duration::from_secs(1);
 
 /// What is due so soon it stays for, if a call waits and not all posts of the server are taken.
@@ -82,8 +83,8 @@ impl Station {
         }
     }
 
-    /// Ends the process if it is to go: for a shutdown, for a command that wants the database for itself, to come back with
-    /// new settings, or since no call waits for what it does.
+    /// Ends the process if it is to go: it was asked to (by a shutdown, for instance), for a command that wants the
+    /// database for itself, to come back with new settings, or since no call waits for what it does.
     pub(super) fn leave_if_wanted(&self) {
         let asked = process::asked_to_end();
         if let (Station::Kept(slot), true) = (self, asked) {
@@ -154,7 +155,7 @@ fn leave_unless_called() {
     }
 }
 
-/// Whether as many workers are called as there may be.
+/// Whether all posts of the server are taken.
 pub(super) fn all_called() -> bool {
     (0..most_called()).all(|n| Post::OfServer(n).is_taken())
 }

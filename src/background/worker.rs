@@ -101,8 +101,8 @@ fn pause(station: &Station, since: Wall) {
 /// Runs `work` in a transaction of its own, with the rights of the extension's owner and no more; `None` if the extension
 /// is not there.
 ///
-/// It calls the library's own functions: one that is looked up in the catalog by its name is whatever its owner has made
-/// of it.
+/// The work is a function of the library: one that is looked up in the catalog by its name is whatever its owner has
+/// made of it.
 pub(super) fn as_owner<T>(work: impl FnOnce(Held) -> T) -> Result<Option<T>, Failure> {
     process::transaction(c"taskq upkeep", || {
         let held = extension::hold()?;
@@ -112,7 +112,8 @@ pub(super) fn as_owner<T>(work: impl FnOnce(Held) -> T) -> Result<Option<T>, Fai
     })
 }
 
-/// Whether nothing speaks against the work. What does is logged, not again for as long as it stays the same.
+/// Whether nothing speaks against the work. What does is logged, but for a lock that another session has on the
+/// extension; not again for as long as it stays the same.
 fn may_work(station: &Station, known: &mut Option<String>) -> bool {
     let objection = match as_owner(trust::objection) {
         Ok(None) => station.end(WorkerState::Absent),

@@ -1,7 +1,7 @@
 //! What this backend does at the end of each transaction with what the tables' files remember of it.
 //!
 //! It is called at every end from its first such transaction on, and what it remembers decides what there is to do: most of
-//! the time nothing. Whichever way a transaction ends, nothing is remembered afterwards.
+//! the time nothing. Whichever way a transaction ends, nothing of it is remembered afterwards.
 
 use super::{count, counters, work};
 use crate::pg::session;

@@ -82,7 +82,7 @@ pub(super) fn look(end: Before) {
 /// The transaction has ended: nothing is touched any more.
 pub(super) fn forget(end: End) {
     let Counters { touched, removed, locking, .. } = COUNTERS.replace(NONE);
-    // Others may have left signals for counters that were locked here, and it to us to count them.
+    // Others may have left signals for counters that were locked here, and left it to us to count them.
     if end == End::Abort && (!touched.is_empty() || removed.is_some() || locking) {
         wake::let_one_look();
     }

@@ -1,4 +1,4 @@
-//! Tasks that are not there, or not in the state that is wanted.
+//! Tasks, and other things of the queue, that are not there, or not in the state that is wanted.
 
 use super::text::shortened;
 use super::{NO_SUCH_TASK, Refusal, STALE_TOKEN};
@@ -173,7 +173,7 @@ impl Refusal {
         )
     }
 
-    /// `TQ007`: no such group, workgroup, schedule or action setting.
+    /// `TQ007`: no such group, schedule, action or action setting.
     pub(crate) fn no_such(kind: &str, name: &str) -> Self {
         Refusal::new(
             "TQ007",

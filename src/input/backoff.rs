@@ -1,4 +1,4 @@
-//! How long a task that was given back waits for its next try.
+//! How long a task that was given back waits for its next try, where its return does not say and the try counts.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::pg::clock;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Backoff {
     exponential: bool,
-    /// Before the second try.
+    /// Before the second try; where they are fixed, before each.
     initial: Duration,
     /// No delay exceeds it.
     max: Duration,

@@ -1,4 +1,4 @@
-//! What callers say of a task: from JSON (docs/reference) or from typed arguments to one
+//! What callers say of a task, a dependency or a return: from JSON (docs/reference) or from typed arguments to one
 //! checked form. "Parse, don't validate": what leaves here is well-formed.
 
 pub(crate) mod backoff;

@@ -68,7 +68,7 @@ pub(crate) struct TaskSpec {
     pub(crate) unique: Option<Box<Unique>>,
 }
 
-/// What a task waits for, beside its dependencies.
+/// How much a task waits for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wants {
     /// So many of its dependencies; `None`: all.
@@ -101,7 +101,7 @@ impl Reference {
 }
 
 impl TaskSpec {
-    /// What it waits for, beside its dependencies.
+    /// How much it waits for.
     pub(crate) fn wants(&self) -> Wants {
         Wants { num_required: self.num_required, signal: self.signal }
     }

@@ -28,7 +28,7 @@ pub(super) fn check(tasks: &[NewTask], set: &EdgeSet, stored: &Stored) -> Result
     })
 }
 
-/// The refusal that shows a cycle, starting with the least id so that it always reads the same.
+/// The refusal that shows a cycle, starting with the least id, so that the same one reads the same each time.
 pub(crate) fn refusal(path: &[TaskNo], ids: &HashMap<TaskNo, String>) -> Refusal {
     let mut names: Vec<String> =
         path.iter().map(|n| ids.get(n).cloned().unwrap_or_else(|| n.to_string())).collect();

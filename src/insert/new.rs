@@ -55,6 +55,6 @@ pub(crate) struct Report {
     pub(crate) id: String,
     /// `inserted`, `replaced` or `skipped`.
     pub(crate) outcome: &'static str,
-    /// The task that was there before.
+    /// The task that it has replaced, comes after or was left out for.
     pub(crate) existing: Option<String>,
 }

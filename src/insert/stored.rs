@@ -27,7 +27,8 @@ pub(crate) struct Stored {
 }
 
 /// Finds and locks the stored tasks that a call names. If its tasks are only to wait for them, they are locked against
-/// settling. If some are to wait for its tasks, are replaced or are watched, all are locked against any change.
+/// settling. If some are to wait for its tasks, are replaced or are watched, all that have not settled are locked
+/// against any change.
 ///
 /// A call that links stored tasks in both directions may close a cycle through them and takes the graph
 /// guard first, unless it is of a caller who may not have stored tasks wait. (Edges only from stored tasks to new ones, or only

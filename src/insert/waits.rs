@@ -23,7 +23,7 @@ pub(crate) struct Waits {
 pub(crate) enum Standing {
     /// Too many of them have ended the wrong way.
     Lost,
-    /// There is nothing left to wait for.
+    /// It has what it needs.
     Free,
     /// So many have to end as they should, and of so many it can do without: see `blocked`.
     Waiting { remaining: i32, spare: i32 },

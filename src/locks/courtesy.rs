@@ -2,8 +2,9 @@
 //!
 //! Holders share a row (FOR KEY SHARE), and PostgreSQL lets one more in beside them also while another transaction
 //! waits to lock it exclusively. So a steady stream of insertions below one task could keep its return, or its cancel,
-//! waiting for ever. An insertion therefore checks, before it joins the holders, whether a transaction waits, and if so
-//! gives way for a while. The waiting one gets the lock when the holders that were there before it have ended.
+//! waiting for ever. A call that is to share live rows of tasks therefore checks, before it joins the holders, whether
+//! a transaction waits, and if so gives way for a while. As a rule the waiting one gets the lock when the holders that
+//! were there before it have ended.
 //!
 //! It gives way for a limited time, and this is no lock: the waiting transaction may wait for this very transaction,
 //! which holds other rows that it needs, or for one that its client has left open.

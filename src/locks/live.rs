@@ -1,4 +1,4 @@
-//! Locking live rows of tasks that the caller has named.
+//! Locking live rows of tasks, by number or by id.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

@@ -98,7 +98,8 @@ pub(crate) fn holds(rank: Rank) {
     });
 }
 
-/// Asks for the guard. What has it already may ask again whenever it likes; what holds anything else begins anew.
+/// Asks for the guard. A restartable call that has it already may ask again whenever it likes; one that holds
+/// anything else begins anew.
 pub(crate) fn before_guard() {
     let late = ATTEMPT.with_borrow(|attempt| {
         attempt.as_ref().is_some_and(|attempt| !attempt.guarded && attempt.held >= Rank::Guard)

@@ -31,8 +31,8 @@ static STILL_PARKED: Statement<&[TaskNo]> =
 /// Locks what rides on these tasks or is parked under these keys, in the order of numbers. Nothing is
 /// added meanwhile: the caller has removed the tasks from `run` and locked the rows of the keys.
 ///
-/// A call that names some of them itself has those already. It does not wait for others with smaller numbers, whose holder
-/// may wait for its own: it begins anew, with all of them.
+/// A restartable call that names some of them itself has those already. It does not wait for others with smaller numbers,
+/// whose holder may wait for its own: it begins anew, with all of them.
 pub(crate) fn lock(leaders: &[TaskNo], keys: &[MergeKey]) {
     let (actions, groups, keys) = MergeKey::columns(keys.iter());
     let task_nos = UNDER.query((leaders, actions, groups, keys));

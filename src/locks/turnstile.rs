@@ -4,8 +4,8 @@
 //! wait for the claims that have done so and not committed, and then brings back what they have set aside. Row locks alone are
 //! not enough: claims that share one come and go, and a call that waits to lock the row exclusively may wait for ever. So a claim
 //! passes a turnstile first: a lock that it only tries. The turnstile is closed for new claims as soon as a call waits to close
-//! it, so that call waits only for the claims that have passed already. It stays closed until that call commits; what a claim
-//! meets meanwhile it puts off for a second.
+//! it, so that call does not wait for claims that come later. It stays closed until the transaction of that call ends; what a
+//! claim meets meanwhile it puts off for a second.
 //!
 //! A turnstile is a lock of the lock manager, held until the end of the transaction. There are few of them, each for many names:
 //! a claim may meet very many, and the server's lock table has little room.
@@ -33,13 +33,13 @@ impl Reason<'_> {
 }
 
 /// Lets a claim through, unless a call has closed it or waits to (for this reason or another of the same turnstile), or the server
-/// has no room for one more lock. What the claim reads of the reason after that stays so until
-/// its transaction ends.
+/// has no room for one more lock. No call ends the reason after that before the transaction of the claim ends.
 pub(crate) fn pass(reason: Reason) -> bool {
     lock::try_lock_if_room(reason.key(), Mode::Shared)
 }
 
-/// Closes it; waits for the claims that have passed. Later statements see what these have set aside.
+/// Closes it; waits for the claims that have passed, and for other calls that have closed it. Later statements see
+/// what these have set aside.
 pub(crate) fn close(reason: Reason) {
     lock::lock(reason.key(), Mode::Alone);
 }

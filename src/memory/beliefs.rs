@@ -48,8 +48,8 @@ beliefs! {
     /// The parts of roles (`rights`). Ends with each change of rights, roles or memberships.
     Parts: Rule { by_version: true, most: 4_096, ..Rule::new("parts of roles") };
 
-    /// That nothing of others is on what the background worker touches (`background::trust`). Ends with each change of the catalog;
-    /// the minute is for changes without a catalog row.
+    /// That nothing of others is on what the background worker touches (`background::trust`). Ends with each change of schemas,
+    /// functions and relations in the catalog; the minute is for other changes.
     Trusted: Rule {
         lasts: Lasts::For(Duration::from_secs(60)),
         by_version: true,

@@ -234,7 +234,7 @@ impl<K, V> Latest<K, V> {
         (of.borrow() == key && entry.is_still_good()).then_some(entry.value)
     }
 
-    /// The value, of whatever key, to be changed; it is good for as long as before.
+    /// The value, of whatever key, good or not, to be changed; it is good for as long as before.
     pub(crate) fn value_mut(&mut self) -> Option<&mut V> {
         self.entry.as_mut().map(|(_, entry)| &mut entry.value)
     }

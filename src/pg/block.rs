@@ -30,7 +30,9 @@ pub(crate) fn in_transaction_block() -> bool {
     CALL.with(|call| call.is_within.get()) || begun_by_caller()
 }
 
-/// Whether the caller has begun the transaction, and will end it, or is in a savepoint of its own.
+/// Whether this is a transaction block to Postgres: one that the caller has begun, the implicit one of several
+/// statements that a client has sent together, or a savepoint. In a subtransaction of ours it is what
+/// [`in_transaction_block`] has said outside of it.
 pub(crate) fn begun_by_caller() -> bool {
     // SAFETY: reads a variable.
     CALL.with(|call| call.in_block.get()).unwrap_or_else(|| unsafe { pg_sys::IsTransactionBlock() })

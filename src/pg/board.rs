@@ -1,15 +1,16 @@
-//! A little shared memory, only there if the library is preloaded: which database has a background worker,
-//! where its latch is, and until when it means to sleep.
+//! A little shared memory, only there if the library is preloaded: what is known of the background workers of
+//! databases, where the latch of each is, and until when it means to sleep, for instance.
 //!
-//! Every field is an atomic of its own, so no lock is needed. Only the launcher gives slots to databases and
-//! takes them back; a backend that finds its slot with another database in it looks for it again.
+//! Each value is an atomic of its own, so no lock is needed. Only the launcher gives slots to databases and takes
+//! them back; a backend that finds its slot with another database in it looks for it again.
 //!
-//! **No wake-up is lost.** A backend that commits something with a time first lowers `told` to that time and then reads
-//! `wakes_at`, both when its commit is visible. If `wakes_at` is later, the backend sets the worker's latch. The worker
-//! sets `told` to infinity *before* it looks, and `wakes_at` lower than any time. *After* the look it sets `wakes_at` to
-//! the time at which it means to wake up, and then reads `told`. If the look missed a commit, the committing backend
-//! lowers `told` after the worker has raised it. Either it does so before the worker reads `told`, and the worker sleeps
-//! no longer than that; or it reads `wakes_at` after the worker has set it, and sets the latch.
+//! **No wake-up of a worker that runs is lost.** A backend that commits something with a time first lowers `told` to
+//! that time and then reads `wakes_at`, both when its commit is visible. If `wakes_at` is later, the backend sets the
+//! worker's latch. The worker sets `told` to infinity *before* it looks, and `wakes_at` lower than any time. *After* the
+//! look it sets `wakes_at` to the time at which it means to wake up, and then reads `told`. If the look missed a commit,
+//! the committing backend lowers `told` after the worker has raised it. Either it does so before the worker reads
+//! `told`, and the worker sleeps no longer than that; or it reads `wakes_at` after the worker has set it, and sets the
+//! latch.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, Ordering::SeqCst};
@@ -19,7 +20,7 @@ use pgrx::prelude::*;
 
 use super::clock::Wall;
 
-/// For how many databases there is room. A server as shipped has room for eight background processes of extensions.
+/// For how many databases there is room. A server as shipped has room for eight background workers.
 const MOST_DATABASES: usize = 128;
 
 /// `wakes_at` of a worker that is at work and need not be woken.
@@ -36,7 +37,7 @@ pub(crate) enum WorkerState {
     Absent,
     /// The setting `taskq.background_worker` is off there.
     Off,
-    /// Its worker has ended.
+    /// Its worker has ended, or none could be started.
     Ended,
 }
 
@@ -68,7 +69,7 @@ fn board() -> Option<&'static Board> {
     unsafe { BOARD.load(SeqCst).as_ref() }
 }
 
-/// Whether the library is preloaded.
+/// Whether the library is preloaded, and this is no pg_upgrade.
 pub(crate) fn is_there() -> bool {
     board().is_some()
 }
@@ -143,7 +144,8 @@ pub(crate) fn my_slot() -> Option<&'static WorkerSlot> {
 }
 
 /// Called after a commit that changed the queue of this database: has its worker look in time for what is `due`. Has the
-/// launcher look at a database that has no slot yet, or had no extension. Raises no error.
+/// launcher look at a database that had no extension, or that has no slot yet if there were enough of them. Raises no
+/// error.
 pub(crate) fn tell(due: Wall) {
     let Some(board) = board() else { return };
     match my_slot() {
@@ -256,7 +258,8 @@ pub(crate) fn launcher_is_here() {
     }
 }
 
-/// Takes the slots from databases that are gone, and gives one to each of these as far as there are any. Only for the launcher.
+/// Takes the slots from databases that are none of these, and gives one to each of these as far as there are any. Only for the
+/// launcher.
 pub(crate) fn slots_for(databases: &[pg_sys::Oid]) -> Vec<&'static WorkerSlot> {
     let Some(board) = board() else { return Vec::new() };
     for slot in &board.slots {

@@ -1,8 +1,8 @@
 //! Who calls, and acting with the rights of the queue's owner.
 //!
-//! Functions that are SECURITY DEFINER cannot tell who calls them: Postgres has switched to the owner before they begin,
-//! and neither the session's user nor the role of SET ROLE is who calls where another such function lies in between. So
-//! those that have to know run with the caller's rights, and switch themselves, as Postgres would have.
+//! Functions that are SECURITY DEFINER cannot tell which role calls them: Postgres has switched to the owner before they
+//! begin, and neither the session's user nor the role of SET ROLE is who calls where another such function lies in
+//! between. So those that have to know run with the caller's rights, and switch themselves, as Postgres would have.
 
 use pgrx::pg_sys;
 use pgrx::pg_sys::SysCacheIdentifier::{AUTHMEMMEMROLE, AUTHOID, NAMESPACEOID, PROCOID};

@@ -23,7 +23,7 @@ pub(crate) struct Held {
 }
 
 /// The extension in this database, locked until the end of the transaction so that it is not dropped under us; `None` if
-/// it is not there. It looks at nothing but a shared lock and a catalog, and runs no statement.
+/// it is not there. It takes a shared lock, reads catalogs, and runs no statement.
 pub(crate) fn hold() -> Option<Held> {
     // SAFETY: looks up and locks a catalog entry inside a transaction.
     let extension = unsafe {

@@ -7,7 +7,7 @@
 //! So the schema has a number, in the name of a type (see `sql/schema.sql`), and the library says which numbers it can
 //! work with. The system cache has names, and tells when one may have changed; as long as none has, a check is a comparison
 //! of two numbers in memory. It is made where tables are opened, behind the lock as well, and before and after statements:
-//! an update that comes in between makes the call fail, and nothing of it stays.
+//! an update that comes in between makes the call fail, and what it has written is rolled back.
 
 use std::ffi::{CStr, CString, c_int};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use super::throw::throw;
 const OLDEST: u32 = 1;
 const NEWEST: u32 = 1;
 
-/// As of which change of the catalog they fit; 0: never asked.
+/// As of which change of the catalog they fit; 0: they have not been found to.
 static FITS: AtomicU64 = AtomicU64::new(0);
 
 /// Ends the call if the schema is there and is not one that this library can work with.
@@ -60,7 +60,7 @@ const INSTALLED: &CStr = c"SELECT e.extversion, (SELECT max(substring(c.relname:
                                AND c.relkind = 'c' AND c.relname ~ '^_schema_[0-9]{1,6}$')
         FROM pg_catalog.pg_extension AS e WHERE e.extname = 'taskq'";
 
-/// Asked once, for the refusal, and so not a [`Statement`](super::statement::Statement), which would have all of this checked
+/// Asked for a refusal only, and so not a [`Statement`](super::statement::Statement), which would have all of this checked
 /// first.
 fn installed() -> Option<(String, Option<u32>)> {
     let _path = Pinned::begin();

@@ -5,9 +5,9 @@ use std::ffi::CStr;
 use pgrx::pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP;
 use pgrx::{IntoDatum, direct_function_call, pg_sys};
 
-/// Calls the function with this name in the queue's schema, one that takes no arguments and returns nothing, through
-/// SQL. To be used in the pre-commit event, where no portal is open any more.
-/// Does nothing if there is no such function: the transaction may have dropped the extension.
+/// Calls the function with this name in the queue's schema, one that takes no arguments and returns nothing, as the
+/// catalog has it. To be used in the pre-commit event, where no portal is open any more. Does nothing if there is no
+/// such function: the transaction may have dropped the extension.
 pub(crate) fn call(name: &'static CStr) {
     let Some(function) = function(name) else { return };
     // SAFETY: the transaction is still whole, and a snapshot is pushed for the function. The catalog says that it takes

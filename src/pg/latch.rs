@@ -4,7 +4,8 @@
 //! No call of this library takes a lock that conflicts: a committing backend only asks the lock manager which backends
 //! would conflict with an exclusive one (`GetLockConflicts`) and sets their latches. The order *register, reset the
 //! latch, look, sleep* loses no wake-up of a commit that has a callback here: the look sees such a commit before it, and
-//! one after it finds the registration. (For others see [`has_silent_commits`](super::session::has_silent_commits).)
+//! one after it finds the registration. (For others see [`has_silent_commits`](super::session::has_silent_commits), for
+//! an exception [`check_client`].)
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -73,14 +74,14 @@ pub(crate) fn reset() {
     unsafe { pg_sys::ResetLatch(pg_sys::MyLatch) };
 }
 
-/// Whether this backend has been woken since the last [`reset`].
+/// Whether this backend's latch has been set since the last [`reset`]: it was woken, as a rule.
 pub(crate) fn is_set() -> bool {
     // SAFETY: reads a variable.
     is_latch_set(unsafe { pg_sys::MyLatch })
 }
 
-/// Sleeps until a wake-up or the end of the time; tells which it was (`true`: a wake-up). An interrupt of the server's, as
-/// a cancel, a termination or statement_timeout, ends the sleep with its error.
+/// Sleeps until the latch is set or the time is over; tells which it was (`true`: the latch). An interrupt of the
+/// server's, as a cancel, a termination or statement_timeout, ends the sleep with its error.
 pub(crate) fn sleep(time: Duration, why: Sleep) -> bool {
     let shown = why.event();
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
@@ -154,11 +155,11 @@ impl HowMany {
 ///
 /// Called after a commit: nothing in here raises an error short of running out of memory.
 ///
-/// Where not all are woken, a backend whose latch is set is skipped: it has been woken already. Either it has still to
-/// reset its latch, and looks after that; or it has looked, and hands on a wake-up that it finds when it has given up its
-/// registration. A backend that is being woken may be about to leave: it may have read the state of its latch
-/// between our list and our wake-up. So the list is made again. A backend that is still in it will find its
-/// latch set; for each one that is not in it any more another is woken, if there is another.
+/// Where not all are woken, a backend whose latch is set is skipped: as a rule it has been woken already. Either it has
+/// still to reset its latch, and looks after that; or it has looked, and hands on a wake-up that it finds when it has
+/// given up its registration. A backend that is being woken may be about to leave: it may have read the state of its
+/// latch between our list and our wake-up. So the list is made again. A backend that is still in it will find its latch
+/// set; for each one that is not in it any more another is woken, if there is another.
 pub(crate) fn wake(channel: Channel, how_many: HowMany) -> usize {
     wake_among(how_many, || {
         let mut holders = holders(channel);
@@ -220,7 +221,7 @@ fn wake_some_among(limit: usize, list: impl Fn() -> Vec<pg_sys::VirtualTransacti
     }
 }
 
-/// Whether another backend is registered under the channel.
+/// Whether another backend is registered under the channel, and in a transaction.
 pub(crate) fn is_any_registered(channel: Channel) -> bool {
     !holders(channel).is_empty()
 }
@@ -237,7 +238,7 @@ pub(crate) fn is_any_asleep(channel: Channel) -> bool {
     holders(channel).iter().any(|holder| !latch_of(*holder).is_none_or(is_latch_set))
 }
 
-/// The backends that are registered under the channel, but for this one.
+/// The backends that are registered under the channel and in a transaction, but for this one.
 fn holders(channel: Channel) -> Vec<pg_sys::VirtualTransactionId> {
     let tag = channel.tag();
     // SAFETY: GetLockConflicts returns a palloc'ed array of `count` entries. Both raise an error only for a lock method that there

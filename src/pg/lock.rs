@@ -1,4 +1,5 @@
-//! Locks on a thing that has a name but need not have a row, held until the end of the transaction unless given up before.
+//! Locks on a thing that has a name but need not have a row, held until the transaction ends, or a subtransaction that has
+//! taken them is rolled back, unless given up before.
 
 use pgrx::pg_sys;
 
@@ -123,8 +124,8 @@ pub(crate) fn lock(key: Key, mode: Mode) {
 
 fn acquire(key: Key, mode: Mode, at_once: bool) -> bool {
     let tag = key.tag();
-    // SAFETY: a lock of the current (sub)transaction, which ends with it. It raises an error only if the lock table
-    // is full, or while it waits: cancelled, or in a deadlock.
+    // SAFETY: a lock of the current (sub)transaction, which ends with it. It raises an error if the lock table is
+    // full, or while it waits: cancelled, for instance, or in a deadlock.
     let result = unsafe { pg_sys::LockAcquire(&tag, mode.level(), false, at_once) };
     result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }

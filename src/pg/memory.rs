@@ -1,8 +1,9 @@
-//! What happens when there is no memory: this session ends, and the server goes on.
+//! What happens when Rust's allocator finds no memory in a session: it ends, and the server goes on.
 //!
-//! Rust's answer to a failed allocation is `abort()`, and a backend that aborts takes every session of the cluster
-//! with it. PostgreSQL's is an error that rolls the transaction back, but an allocator may not unwind. So the session
-//! ends here with a FATAL error, as when it is terminated: Postgres' exit callbacks roll back and give up the locks.
+//! Rust's usual answer to a failed allocation is `abort()`, and a backend that aborts takes every session of the
+//! cluster with it. PostgreSQL's is an error that rolls the transaction back, but an allocator may not unwind. So the
+//! session ends here with a FATAL error, as when it is terminated: Postgres' exit callbacks roll back and give up the
+//! locks.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::OnceLock;

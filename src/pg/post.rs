@@ -13,7 +13,7 @@ const TAG_CLASS: u16 = 0x7473;
 /// What one process at a time can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Post {
-    /// That of the process which does what is due in this database.
+    /// That of the process which does what is due in this database, where a call has sent for it.
     OfDatabase,
     /// One of those that the server has for such processes.
     OfServer(u32),

@@ -58,8 +58,8 @@ pub(crate) fn register_launcher(name: &str, function: &str) {
 /// A worker that this process has started.
 pub(crate) struct Started(DynamicBackgroundWorker);
 
-/// Starts a worker for a database; `None` if the server has no room for another (`max_worker_processes`). The process hears
-/// of its beginning and its end by its latch, if that is wanted.
+/// Starts a worker for a database; `None` if the server has no room for another (`max_worker_processes`). This process
+/// hears of its beginning and its end by its latch, if that is wanted.
 ///
 /// It gets the number of the database and a word, the name of a [segment](super::segment), and no setting and no rights of this
 /// session.
@@ -192,7 +192,7 @@ pub(crate) fn connect(database: Option<pg_sys::Oid>) {
 
 /// Makes this process run as the user that it has connected as, the first superuser, whatever role is set for the
 /// database or for that user. It also gets [`OWN_SETTINGS`]: what is set of these for the database or for the user is not
-/// meant for this session, and roles that are no superusers may set it.
+/// meant for this session, and roles that are no superusers may set most of it.
 pub(crate) fn begin_session() {
     // SAFETY: that user is the one that the process was authenticated as, so that nothing has to be looked up.
     unsafe {
@@ -205,7 +205,7 @@ pub(crate) fn begin_session() {
     set(c"transaction_timeout", c"0");
 }
 
-/// The settings of a background process that has a database.
+/// Settings of a background process that has a database.
 const OWN_SETTINGS: [(&CStr, &CStr); 18] = [
     (c"role", c"none"),
     (c"lock_timeout", c"500ms"),

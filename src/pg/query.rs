@@ -4,8 +4,8 @@ use pgrx::pg_sys::NodeTag;
 use pgrx::{PgList, pg_sys};
 
 /// Whether the query is over as soon as the function has returned that it calls: a SELECT from that function alone, or
-/// of that function alone, also by way of one WITH. With the rows it does no more than to pass them on, sort, aggregate or
-/// limit them. A volatile function may take any time, and so may a join.
+/// of that function alone, also by way of one WITH. With the rows it does no more than to pass them on, filter, sort,
+/// aggregate or limit them, without a volatile function: that may take any time, and so may a join.
 ///
 /// # Safety
 /// `query` is a query that the executor is running.

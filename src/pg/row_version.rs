@@ -1,11 +1,12 @@
-//! Whether a version of a row is the latest, and stays so.
+//! What has become of a version of a row, and whether a transaction waits for it.
 
 use pgrx::pg_sys;
 
 /// What has become of a version of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// No transaction has changed or deleted it. (One that has only locked the row may be about to.)
+    /// No transaction that is open or committed has changed or deleted it. (One that has only locked the row may be
+    /// about to.)
     Untouched,
     /// Another transaction that is still open has.
     Touched,

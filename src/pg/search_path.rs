@@ -1,8 +1,9 @@
 //! The search path of our statements: nothing of the caller's.
 //!
-//! Names in the texts of statements have their schemas. Operators, and all other names without a schema, are searched for in
-//! `pg_catalog`: otherwise a caller could define an operator of its own that would run with the owner's rights. `pg_temp` stands
-//! behind it: Postgres looks for tables and types there first if a path does not name it, and for functions and operators never.
+//! Names of the queue's own have their schema in the texts of statements. Operators, and all other names without a schema, are
+//! searched for in `pg_catalog`: otherwise a caller could define an operator of its own that would run with the owner's rights.
+//! `pg_temp` stands behind it: Postgres looks for tables and types there first if a path does not name it, and for functions and
+//! operators never.
 //!
 //! Postgres pins the path of a function that says `SET search_path`, at each call. For `own_tasks` and `return_task`, which run no
 //! statement as a rule, that would be a part of their work that one sees. So functions that switch to the owner themselves

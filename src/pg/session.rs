@@ -135,7 +135,7 @@ pub(crate) fn transaction_began() -> i64 {
     unsafe { pg_sys::GetCurrentTransactionStartTimestamp() }
 }
 
-/// How long the statement of the client may still take, if it may not take as long as it likes.
+/// How long the statement of the client may still take by `statement_timeout`; `None`: it sets no limit.
 pub(crate) fn statement_time_left() -> Option<std::time::Duration> {
     // SAFETY: reads a variable.
     let most = unsafe { pg_sys::StatementTimeout };

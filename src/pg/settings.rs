@@ -37,7 +37,8 @@ pub(crate) fn define_text<C: Check>(
     }
 }
 
-/// Declares a setting that superusers may set to an integer from `least` up, but not to 0.
+/// Declares a setting that superusers, and roles with that right, may set to an integer from `least` up, but not to
+/// 0.
 pub(crate) fn define_count_but_zero(
     name: &'static CStr,
     short: &'static CStr,

@@ -48,7 +48,7 @@ thread_local! {
     static ERROR_UNDER_WAY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Rolls back the innermost [`undoable`] work.
+/// Rolls back to the innermost [`undoable`], beyond each [`all_or_nothing`] in it.
 pub(crate) fn undo() -> ! {
     // Not a panic: no hook runs, and nothing is written anywhere.
     resume_unwind(Box::new(Undo))
@@ -121,8 +121,9 @@ pub(crate) fn keeping_no_locks<T>(read: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Runs `work` in a subtransaction, in which no lock is waited for longer than this; `None` if one was, and what it did
-/// is undone then. What it did is undone as well if it refuses.
+/// Runs `work` in a subtransaction, in which no lock is waited for longer than this, or than the caller's own
+/// `lock_timeout` if that is shorter; `None` if one was, and what it did is undone then. What it did is undone as well
+/// if it refuses.
 pub(crate) fn within_lock_timeout<T, E>(
     milliseconds: i32,
     work: impl FnOnce() -> Result<T, E>,
@@ -176,7 +177,7 @@ pub(crate) fn unless_others_were_faster(work: impl FnOnce()) {
 }
 
 /// Runs `work` in a subtransaction. If it fails for what is stored, what it did is undone, and the error returned in words: a row
-/// that is there already, or is missing, or has a value that cannot be. An error that says something of the call goes on.
+/// that is there already, or is missing, or has a value that cannot be. Another error goes on.
 pub(crate) fn unless_rows_are_wrong<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let done = catch_unwind(AssertUnwindSafe(|| all_or_nothing(|| Ok::<T, Infallible>(work()))));
     match done {

@@ -29,8 +29,8 @@ impl Table {
     /// What was there when the call began, and still is, is seen; what comes in meanwhile may be. A row whose update begins
     /// *and* commits meanwhile may not be: where the new version does not stay on its page (no HOT), its entry may come to
     /// lie where the scan has been already, and the old version is dead by then. A caller that needs every row has to make
-    /// sure that a later look follows such an update. The call takes no lock but a reader's on the table, and waits for no
-    /// transaction.
+    /// sure that a later look follows such an update. The call takes no locks but a reader's on table and index, and waits
+    /// for no transaction that holds a row.
     pub(crate) fn each<const N: usize>(
         &self,
         keys: impl Iterator<Item = i64>,

@@ -1,6 +1,6 @@
 //! Rules of the house, held by tests: which module may use which (inside a folder: [`inside`]), where functions of SQL and
-//! what writes to a table stand, how hooks are called, what has a doc line ([`documented`]), and what a session may remember
-//! ([`variables`]).
+//! what writes to a table stand, and that the latter stands once, how hooks are called, what has a doc line
+//! ([`documented`]), and what a session may remember ([`variables`]).
 //!
 //! They read the source. What they find wrong they name by file and line; and they count what they have looked at, so
 //! that a search that finds nothing any more fails as well.

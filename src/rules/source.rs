@@ -15,7 +15,7 @@ pub(super) struct File {
     pub(super) text: String,
 }
 
-/// All files but for those of tests inside the server, which are not in `src`.
+/// All files of `src`, but for another name of lib.rs. Those of tests inside the server are elsewhere.
 pub(super) fn files() -> Vec<File> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut found = Vec::new();

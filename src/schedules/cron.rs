@@ -25,7 +25,8 @@ pub(crate) struct Calendar {
 }
 
 impl Calendar {
-    /// Reads five fields, or six with seconds first; the error says which argument is wrong, and why.
+    /// Reads five fields, six with seconds first, or a name such as `@daily`; the error says which argument is wrong,
+    /// and why.
     pub(crate) fn parse(expression: &str, zone: &str) -> Result<Self, (&'static str, Unreadable)> {
         let fields = Fields::read(expression).map_err(|why| ("cron", why))?;
         let zone = zone::named(zone).map_err(|why| ("timezone", why))?;

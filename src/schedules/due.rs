@@ -20,7 +20,7 @@ record! {
         pub(super) overlap: String,
         /// Which of several missed runs are inserted: `one`, `none` or `all`.
         pub(super) backfill: String,
-        /// With `all`: how many missed runs are inserted; `None`: each.
+        /// With `all`: how many missed runs are inserted at most; `None`: each.
         pub(super) max_backfill: Option<i32>,
         /// The time of the first run that is due.
         pub(super) next_at: Time,

@@ -26,23 +26,24 @@ use crate::wake;
 /// How late a run may be for `backfill => 'none'`.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// How many missed runs `backfill => 'all'` inserts at a time; the rest follow with the next calls.
+/// How many missed runs of a schedule `backfill => 'all'` inserts at a time, at most; the rest follow with later
+/// calls.
 const MOST_RUNS: usize = 1000;
 
-/// For how long one call inserts runs at most. A worker's call is to claim, not to insert what others have scheduled: what is
-/// left stays due.
+/// For how long [`fire_due`] begins runs at most. A worker's call is to claim, not to insert what others have scheduled: what
+/// is left stays due.
 const LONGEST: Duration = Duration::from_millis(200);
 
-/// How long the insertion of a run waits for a lock, in milliseconds. Which locks a task needs depends on the options
-/// in the schedule (a merge key that another transaction is just making, a unique one, an id, the graph): they cannot
-/// all be tried first.
+/// How long the insertion of a run waits for a lock at most, in milliseconds. Which locks a task needs depends on the
+/// options in the schedule (a merge key that another transaction is just making, a unique one, an id, the graph):
+/// they cannot all be tried first.
 const PATIENCE: i32 = 10;
 
 /// Schedules whose runs would have had to wait for another transaction; this backend tries them again a second later.
 static PUT_OFF: Memory<Remembered<String, ()>> = Memory::of(Belief::PutOff);
 
-/// Inserts the runs of up to `bound` schedules that are due, as many as there is time for and at least one; returns whether
-/// there were any.
+/// Inserts the runs of up to `bound` schedules that are due, as many as there is time for, and those of one at least that
+/// no other transaction keeps from it; returns whether any schedule has gone on.
 pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
     // Without a check of the caller's parts: the call that happens to fire a schedule has not asked for it.
     rights::without_rights(|| fire_windows(bound, now))
@@ -73,8 +74,8 @@ fn fire_windows(bound: i32, now: Time) -> bool {
     }
 }
 
-/// Inserts what was due of a schedule when it was another one, as far as that can be done without waiting and in the time
-/// there is; upkeep has the rest.
+/// Inserts what was due of a schedule when it was another one, as far as that can be done without waiting for long and in
+/// the time there is; upkeep has the rest.
 pub(super) fn catch_up(name: &str, now: Time) {
     let allowance = Allowance::half_of_time_out();
     rights::without_rights(|| {

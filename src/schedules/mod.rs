@@ -1,8 +1,8 @@
 //! Schedules: tasks that are inserted when a cron expression says so.
 //!
-//! There is no scheduler process. Calls that claim tasks, the background worker and `maintain` insert the runs that are due; so does
-//! `schedule`, before it changes the times.
-//! A run's id is made of the schedule's name and its time, so that none is inserted twice.
+//! There is no scheduler process. Calls that claim tasks, outside of transactions that may stay open, the background worker and
+//! `maintain` insert the runs that are due; so does `schedule`, before it changes the times. A run's id is made of the schedule's
+//! name and its time, so that none is inserted twice.
 
 mod cron;
 mod days;

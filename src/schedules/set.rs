@@ -21,7 +21,7 @@ pub(crate) struct New<'a> {
     pub(crate) overlap: &'a str,
     /// Which of several missed runs are inserted: `one`, `none` or `all`.
     pub(crate) backfill: &'a str,
-    /// With `all`: how many missed runs are inserted; `None`: each.
+    /// With `all`: how many missed runs are inserted at most; `None`: each.
     pub(crate) max_backfill: Option<i32>,
 }
 

@@ -19,13 +19,14 @@ use crate::store::by_time::Each;
 use crate::store::live::{self, Live};
 use crate::store::{contradiction, expiry};
 
-/// How many rows of `expiry` one step looks at for some that are free.
+/// How many rows of `expiry` one step looks at, at most, for some that are free.
 const MOST: i32 = 10_000;
 
 /// How often those that were granted meanwhile are left out, before all are left alone.
 const ROUNDS: usize = 3;
 
-/// Does up to `bound` of each kind; of what expires, from the first of the times on. `hostage`: in a transaction that may stay open.
+/// Does up to `bound` of each kind, and of what expires more where others hold the first; that from the first of the times on.
+/// `hostage`: in a transaction that may stay open.
 ///
 /// What expires comes first: a claim that follows must not come to it. (It asks itself as well, since a step is bounded: see
 /// [`expiry::is_over`].)

@@ -15,7 +15,8 @@ use crate::wake;
 static NAMES: Statement<(), (i32, String)> =
     Statement::new(c"SELECT a.action_no, a.name FROM taskq.action a ORDER BY a.action_no");
 
-/// Moves a part of what stands before the first entry that may run, of each action that a call waits for.
+/// Moves a part of what stands before the first entry that may run, of each action that a call waits for and that
+/// lets one go.
 pub(super) fn step(now: Time) -> Step {
     let mut names: Vec<String> =
         NAMES.query(()).into_iter().filter(|(n, _)| wake::is_waited_for(*n)).map(|(_, name)| name).collect();

@@ -1,10 +1,10 @@
 //! What time makes necessary, done in small bounded steps by calls that claim tasks, by the background worker, and by
 //! `taskq.maintain()` for quiet times. The kinds of it are in [`steps::KINDS`].
 //!
-//! Rows of tasks are locked with SKIP LOCKED. Inserting the run of a schedule may wait for a lock, but not for long. Inside a
-//! caller's transaction block, function or larger statement the steps are as small as the claim
-//! itself, since what they touch is hostage to that transaction. A call that waits does none of it before it ends, but for making
-//! due tasks ready that it may be granted: it has what is due done by a process that commits (`background::call_if`).
+//! Rows of tasks that others have locked are passed over. Inserting the run of a schedule may wait for a lock, but not for long.
+//! Inside a caller's transaction block, function or larger statement the steps are as small as the claim itself, since what they
+//! touch is hostage to that transaction. A call that waits does none of it before it ends, but for making due tasks ready that it
+//! may be granted: it has what is due done by a process that commits (`background::call_if`).
 
 pub(crate) mod by_time;
 pub(crate) mod due;
@@ -56,7 +56,8 @@ pub(crate) struct Upkeep {
 
 /// Upkeep before a claim of `room` tasks of these actions. What a [`look`] has found is not looked for again.
 ///
-/// In a transaction that may stay open what it does is hostage to that. So it does what its own claim needs, and no more.
+/// In a transaction that may stay open what it does is hostage to that. So its steps are small then, and some of what is
+/// due for others it leaves to them.
 pub(crate) fn before_claim(action_nos: &[i32], room: usize, looked: Option<Due>, now: Time) -> Upkeep {
     let due = looked.unwrap_or_else(|| look(action_nos, now));
     let hostage = in_transaction_block();

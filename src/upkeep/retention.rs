@@ -1,5 +1,5 @@
-//! Settled tasks go when their retention is over. That frees and deletes nothing else: the tasks that waited
-//! for them have counted them already. What a task was suspended for stays until that has ended, too: its results come with each grant.
+//! Settled tasks go when their retention is over. That frees and deletes no other task: those that waited for them have counted them
+//! already. What a task was suspended for stays at least until that has ended, too: its results come with each grant.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -27,10 +27,10 @@ static EXPIRED: Statement<(Time, i32, Time), (TaskNo, i8)> = Statement::new(sql!
        ORDER BY s.expires_at LIMIT $2 FOR UPDATE SKIP LOCKED"
 ));
 
-/// Removes tasks whose retention is over, at the end of a call that was granted so many, and has taken that long: faster than
-/// they come, so that what is kept does not grow. A call that was granted nothing has time for more: a twentieth of what it
-/// has waited. In a transaction that may stay open they are removed at its end: an insertion that uses an id again would wait
-/// for that.
+/// Removes tasks whose retention is over, at the end of a call that was granted so many, and has taken that long: as a rule
+/// faster than they come, so that what is kept does not grow. A call that was granted nothing has time for more: a twentieth
+/// of what it has waited. In a transaction that may stay open they are removed at its end: an insertion that uses an id again
+/// would wait for that.
 pub(crate) fn keep_up(granted: usize, took: Duration) {
     let pace = 2 * granted.max(settled::take_noted());
     let mut bound = pace.clamp(STEP as usize, MOST);
@@ -72,9 +72,9 @@ pub(crate) struct Swept {
     pub(crate) more: bool,
 }
 
-/// Removes up to `bound` tasks whose retention is over, from `start` on. Waits for no lock: a task with a dependency that
-/// another transaction is removing is left for later. So that many such tasks do not stop the others, more of them are
-/// read where nothing else has been found.
+/// Removes up to `bound` tasks whose retention is over, from `start` on; more, where the first of them have to stay.
+/// Waits for no lock: a task with a dependency that another transaction is removing is left for later. So that many such
+/// tasks do not stop the others, more of them are read where nothing else has been found.
 pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> Swept {
     let mut most = bound.min(MOST);
     loop {
@@ -105,8 +105,8 @@ static NEEDED: Statement<&[TaskNo], TaskNo> = Statement::new(
 /// When one that is needed is looked at again: there may be any number of them, and they are not to be in the way of others.
 const PUT_OFF: Duration = Duration::from_secs(60 * 60);
 
-/// Removes those of the tasks, which are locked, that have no dependency locked by another transaction; how
-/// many.
+/// Removes those of the tasks, which are locked, that have no dependency locked by another transaction and that are
+/// not needed any more; how many.
 fn remove_idle(mut ends: HashMap<TaskNo, Outcome>, now: Time) -> usize {
     if ends.is_empty() {
         return 0;

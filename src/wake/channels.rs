@@ -12,7 +12,7 @@ pub(super) const READY: u8 = 1;
 /// The kind for one task: it has settled, or its token is void; its number is the task's.
 pub(crate) const SETTLED: u8 = 2;
 const NEW_NUMBER: u8 = 3;
-/// The kind, with one channel, for all calls that wait for work: something is due sooner.
+/// The kind, with one channel, for all calls that wait for work: something is due sooner, for instance.
 pub(crate) const TIMER: u8 = 4;
 const SOON_UP: u8 = 5;
 /// The kind, with one channel, for calls that wait for too many actions to be found under each.
@@ -25,7 +25,7 @@ pub(super) fn ready_channel(action_no: i32) -> Channel {
     Channel { kind: READY, number: action_no as u64 }
 }
 
-/// Waiting calls for more actions than they may have locks for: they are woken for all that becomes ready.
+/// Waiting calls for more actions than they may have locks for: they may be woken for whatever becomes ready.
 pub(super) const ANY_READY_CHANNEL: Channel = Channel { kind: READY_ANY, number: 0 };
 
 /// Waiters for the end of this task.
@@ -77,7 +77,7 @@ fn most_actions() -> usize {
 pub(crate) fn channels_for_names(names: &[String]) -> Vec<Channel> {
     let mut channels = vec![TIMER_CHANNEL];
     if names.len() > most_actions() {
-        // A call that is woken for every ready task need not be woken for a new number.
+        // A call that may be woken for any ready task need not be woken for a new number.
         channels.push(ANY_READY_CHANNEL);
     } else {
         channels.extend(names.iter().map(|name| name_channel(name)));

@@ -68,7 +68,7 @@ pub(crate) fn ready_for_all(action_no: i32) {
     note(ready_channel(action_no), HowMany::All);
 }
 
-/// This task has ended: all who wait for it are woken.
+/// This task has ended: all calls that wait for it are woken.
 pub(crate) fn settled(task_no: TaskNo) {
     note(settled_channel(task_no), HowMany::All);
 }
@@ -159,7 +159,8 @@ pub(crate) fn due(time: Time) {
 }
 
 /// A call that waits for work is to look now, and so is the background worker: signals may be left that no commit
-/// counts. To be called when a transaction has ended: unlike the notes this takes effect as soon as its locks are gone.
+/// counts. To be called when a transaction has ended, or a savepoint was rolled back: unlike the notes this takes
+/// effect as soon as its locks are gone.
 pub(crate) fn let_one_look() {
     transaction::listen(&LISTENER);
     board::tell(wall());
@@ -180,7 +181,8 @@ pub(crate) fn taken(action_nos: impl Iterator<Item = i32>) {
     }
 }
 
-/// This transaction has locked a ready task. Others pass over it until that ends, and are woken then.
+/// This transaction has locked a ready task. Others pass over it until that ends, and are woken then unless it has
+/// [`gone`].
 pub(crate) fn held(task_no: TaskNo, action_no: i32) {
     transaction::listen(&LISTENER);
     NOTES.with_borrow_mut(|notes| notes.held.add(latch::nest_level(), (task_no, action_no)));

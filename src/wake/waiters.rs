@@ -109,7 +109,7 @@ pub(crate) fn hand_on(action_nos: &[i32], waited: bool, left: impl FnOnce() -> V
         let any = left.first() == Some(&0);
         let one = HowMany::UpTo(1);
         let woken: usize = left.iter().filter(|n| **n != 0).map(|n| wake(ready_channel(*n), one)).sum();
-        // A woken call learns all deadlines by its look.
+        // A woken call learns by its look what is due next.
         if any && woken == 0 {
             wake(TIMER_CHANNEL, one);
         }

@@ -11,7 +11,7 @@ pub(super) fn text_of(value: &RawValue) -> String {
     serde_json::from_str::<String>(value.get()).unwrap_or_else(|_| value.get().to_owned())
 }
 
-/// Reads an element; what is refused is named by its place and its id.
+/// Reads an element; what is refused is named by its place, and by its id where that can be read.
 pub(super) fn read<'a, T: Deserialize<'a>>(
     kind: Element,
     n: impl Into<Option<usize>>,

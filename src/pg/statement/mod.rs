@@ -1,4 +1,4 @@
-//! SQL statements, which are planned once per backend unless they say otherwise ([`Statement::planned_each_time`]).
+//! SQL statements, whose plans a backend keeps unless they say otherwise ([`Statement::planned_each_time`]).
 //!
 //! A [`Statement`] is a `static` beside the function that runs it, and a type: of its parameters, and of the rows that it
 //! returns. The compiler compares both with what callers give and take; that the text means the same is compared when it
@@ -7,9 +7,9 @@
 //! for the life of the backend, and made anew when the plan cache says so, after DDL or ANALYZE.
 //!
 //! **Planner settings belong to the plan.** A kept one is made under settings that prefer index scans and nested loops,
-//! whichever call is the first and whatever its session has set (see [`planner`](super::planner)). So a plan made while
-//! a table was empty is still right when it holds a million rows. Where the settings would leave the planner free to
-//! turn a look-up per row around (in a join or an EXISTS), `OFFSET 0` is a fence.
+//! whichever call is the first and whatever its session has set of these (see [`planner`](super::planner)). So a plan
+//! made while a table was empty is still right when it holds a million rows. Where the settings would leave the planner
+//! free to turn a look-up per row around (in a join or an EXISTS), `OFFSET 0` is a fence.
 //!
 //! **Snapshots.** Under READ COMMITTED each statement gets a new snapshot, as anywhere in a volatile
 //! function. Under REPEATABLE READ and above it runs with the *latest* snapshot instead of the

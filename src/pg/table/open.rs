@@ -6,7 +6,8 @@ use super::declared::Table;
 use super::steps;
 use crate::pg::{fit, quiet};
 
-/// Opens a table, with a lock that stays until the transaction ends, as that of any reader or writer does.
+/// Opens a table, with a lock that stays until the transaction ends or the subtransaction is rolled back, as that of
+/// any reader or writer does.
 ///
 /// # Safety
 /// To be called in a transaction. What is returned is valid until it is closed, or the subtransaction is rolled back.

@@ -113,7 +113,7 @@ pub(crate) struct Scan<'l> {
     /// Null before the first look.
     scan: pg_sys::IndexScanDesc,
     keys: usize,
-    /// So many entries of the index, of rows that are there or dead, it still comes upon.
+    /// So many entries of the index, of rows that are there or dead, it still comes upon at most.
     left: u64,
     /// The row that was found last. Null as long as none was.
     slot: *mut pg_sys::TupleTableSlot,
@@ -258,8 +258,8 @@ impl Scan<'_> {
         found.then_some(Row { scan: self, slot: self.slot })
     }
 
-    /// Whether nothing can be found by the index: no row was entered since it was built, or its mostly empty table has no pages.
-    /// (Where reading is kept account of, it is to be looked into all the same.)
+    /// Whether nothing can be found by the index: no row was entered when it was built or since, or its mostly empty table has
+    /// no pages. (Where reading is kept account of, it is to be looked into all the same.)
     pub(crate) fn is_bare(&mut self) -> bool {
         // SAFETY: the index is open if it is asked. It has a page that says where the others are, and with the first entry
         // another one, before a snapshot shows the row.

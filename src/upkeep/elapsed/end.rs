@@ -106,9 +106,9 @@ fn end_of(held: &[(TaskNo, Nonce)], most: usize, now: Time) -> Ended {
 const FIRST_PIECE: usize = 10;
 const PIECE: usize = 200;
 
-/// Ends the tries of up to `bound` tasks, of those that are `wanted`, and looks again at as many that were set aside; what others
-/// have locked is passed over. A small part is done in any case, the others as long as there is `time`. Leases that others
-/// could need while this transaction is open stay as they are.
+/// Ends the tries of tasks that are `wanted`, and looks again at others of these that were set aside, `bound` of both at most;
+/// what others have locked is passed over. A small part is done in any case, the others as long as there is `time`. Leases that
+/// others could need while this transaction is open stay as they are.
 pub(super) fn some(
     passed: &[Elapsed],
     wanted: impl Fn(&Task) -> bool,
@@ -168,7 +168,7 @@ fn look_again(aside: &[(TaskNo, Nonce)]) -> bool {
     !aside.is_empty() && aside::look_again(aside)
 }
 
-/// The try of each has ended: on to the next one, or to an abort if that was the last.
+/// The try of each has ended: on to the next one, or to an abort where it has none.
 fn end_tries(locked: Vec<Live>, now: Time) {
     if locked.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! Tries that are overdue: reading and locking their rows of `run`. No statement here waits.
+//! Tries that are overdue: reading their rows of `run`, and locking those that no other transaction has locked.
 
 use crate::number::TaskNo;
 use crate::pg::clock::Time;

@@ -1,7 +1,7 @@
 //! Up to where there was nothing for a call's actions among the leases that have passed.
 //!
-//! It leaves most of those of others as they are, so that the next call would pass all of them again. Where there are many (the
-//! workers of an action are gone, with all that they had), a backend remembers for a second where it has come to. What comes up below that
+//! A call leaves most of those of others as they are, so that the next one would pass all of them again. Where there are many (the workers
+//! of an action are gone, with all that they had), a backend remembers for a second where it has come to. What comes up below that
 //! meanwhile, with a deadline that had passed before it was committed, is found when the second is over.
 
 use crate::memory::{Belief, Latest, Memory};
