@@ -32,7 +32,7 @@ export class TimedOut extends Error {
   override readonly name = "TimedOut";
 }
 
-/** Thrown by the waits of a workflow when what they waited for has aborted, or is gone. */
+/** Thrown by the waits of a workflow when what they waited for has aborted. */
 export class Aborted extends Error {
   override readonly name = "Aborted";
   /** The task that has aborted. */
@@ -52,7 +52,7 @@ export class TaskLost extends Error {
   override readonly name = "TaskLost";
 }
 
-/** The reason of `task.signal` when the worker stops and the grace is over. The task is given back. */
+/** The reason of `task.signal` when the worker stops and the grace is over, or has failed. */
 export class WorkerStopped extends Error {
   override readonly name = "WorkerStopped";
 }

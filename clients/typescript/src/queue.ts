@@ -74,8 +74,9 @@ const COLUMNS =
 
 /**
  * What a worker says to the queue: one SQL call each. Three connections do, however many tasks are in hand: one that sleeps
- * in claims, one that returns, and one for heartbeats, which nothing else may hold up. What handlers and the application say
- * goes another way, since it may wait for locks.
+ * in claims, one that returns, and one for heartbeats, which nothing else may hold up. Another is opened for moments, for the
+ * return of a task that is locked or takes too long. What handlers and the application say goes another way, since it may wait
+ * for locks.
  */
 export class Queue {
   readonly #waiter: Link;

@@ -84,7 +84,7 @@ export class Task {
 
   /**
    * Aborted when the result is of no use any more: the task was cancelled or taken over (the reason is a `TaskLost`), or
-   * the worker stops and the grace is over (a `WorkerStopped`).
+   * the worker stops and the grace is over, or has failed (a `WorkerStopped`).
    */
   get signal(): AbortSignal {
     // Made when it is asked for: many handlers do not, and it costs more than the rest of a task.

@@ -13,7 +13,7 @@ import type { Duration, Logger } from "./types.js";
 
 /** How `App.work` works. */
 export interface WorkOptions {
-  /** At most so many tasks in hand. 10. */
+  /** At most so many handlers run at once. 10. */
   concurrency?: number;
   /**
    * So many more tasks may be in hand that wait for their turn here. It pays for handlers of a millisecond or less: they do
@@ -29,7 +29,7 @@ export interface WorkOptions {
   grace?: Duration;
   /** Whether SIGTERM and SIGINT stop the worker, and a second one ends it at once. True. */
   signals?: boolean;
-  /** Told of every error of a handler, beside what becomes of the task: for a service that collects errors. */
+  /** Told of the errors of handlers, unless the task is lost or the worker stops it: for a service that collects errors. */
   onError?: (error: unknown, task: Task) => void;
 }
 

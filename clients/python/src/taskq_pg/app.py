@@ -47,10 +47,10 @@ class App(Producer):
     ) -> Callable[[Function], Function]:
         """Register a function, or a coroutine function, for the tasks of an action; the function stays as it is.
 
-        It is called with the body, as its annotation asks for, and with the ``Task`` where an argument asks for it by its
-        annotation or its name.
-        With ``results`` ``task.results`` has what the task's dependencies left. ``settings`` are those of
-        ``taskq.set_action`` (``max_concurrency``, ``rate_limit``, ``max_tries``, ``backoff``, ...): see ``setup``.
+        It is called with the body, as its annotation asks for, and with the ``Task`` where an argument asks for it by
+        its annotation or its name. With ``results`` ``task.results`` has what the task's dependencies left.
+        ``settings`` are those of ``taskq.set_action`` (``max_concurrency``, ``rate_limit``, ``max_tries``, ``backoff``,
+        ...): see ``setup``.
         """
         return self._register(action, lease, results, False, settings)
 

@@ -41,7 +41,7 @@ class Leave(TaskqError):
 
 
 class Lost(TaskqError):
-    """The task is no longer held: it was cancelled, taken over or deleted. The handler should end."""
+    """The task is no longer held: it was cancelled or taken over, for instance. The handler should end."""
 
 
 class BodyError(TaskqError):
@@ -49,7 +49,7 @@ class BodyError(TaskqError):
 
 
 class TimedOut(TaskqError):
-    """What a workflow waited for has not ended in time."""
+    """What a workflow, or ``App.wait``, waited for has not ended in time."""
 
 
 class Aborted(TaskqError):

@@ -90,7 +90,7 @@ class Task:
     """What its dependencies left, if its handler was registered with ``results=True``; else empty."""
     steps: dict[str, Any] = field(repr=False)
     lost: threading.Event = field(default_factory=threading.Event, repr=False)
-    """Set when the task is no longer held: it was cancelled, or taken over. A coroutine is cancelled as well."""
+    """Set when a heartbeat tells that the task is lost, cancelled for instance. A coroutine is cancelled as well."""
     stopping: threading.Event = field(default_factory=threading.Event, repr=False)
     """Set when the worker begins to stop: what can end early, with its checkpoint saved, should."""
     unreadable: str | None = field(default=None, repr=False)

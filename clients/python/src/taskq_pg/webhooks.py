@@ -3,10 +3,10 @@
 ========================  =============================================================================
 answer                    the task
 ========================  =============================================================================
-200                       completes, with ``result``, ``children``, ``status``, ``delay_workgroup`` and
-                          ``delay_children`` of the answer's JSON
+200                       completes, with ``result``, ``children``, ``children_block``, ``status``,
+                          ``delay_workgroup`` and ``delay_children`` of the answer's JSON
 202                       is left to be returned by the holder of its token
-429 with ``Retry-After``  waits for that time, and its workgroup with it
+429 with ``Retry-After``  is ``pending`` for that time, and its workgroup waits with it
 4xx but 408 and 429       aborts
 all else, time-outs       is ``pending``: its back-off decides
 ========================  =============================================================================

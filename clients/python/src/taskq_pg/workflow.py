@@ -32,10 +32,11 @@ class Context(Steps):
     """What a workflow that is a plain function is given."""
 
     def step(self, name: str, function: Callable[..., T], *args: Any, unique: bool = True, **kwargs: Any) -> T:
-        """Call the function once, save its result, and return that from then on.
+        """Call the function, save its result, and return the saved one from then on.
 
-        The result is JSON, or what the function's own annotation reads from JSON. With ``unique=False`` the second
-        use of a name is ``name#2``, for loops.
+        If the worker dies before it is saved, the next run calls the function again. The result is JSON, or what the
+        function's own annotation reads from JSON. With ``unique=False`` the second use of a name is ``name#2``, for
+        loops.
         """
         name = self._use(name, unique)
         if name not in self._steps:
@@ -72,7 +73,7 @@ class Context(Steps):
         """Suspend until the signal has come, or the tasks have ended, and return the result, or the list of them.
 
         Raises ``TimedOut`` after the timeout, counted from the first time that this was reached, and ``Aborted`` if
-        the signal was cancelled or has expired, or if one of the tasks has aborted.
+        the signal (cancelled or expired, for instance) or one of the tasks has aborted.
         """
         return self._drive(self._wait_for(name, signal, tasks, timeout))
 
@@ -153,7 +154,7 @@ class AsyncContext(Steps):
     async def step(
         self, name: str, function: Callable[..., Any], *args: Any, unique: bool = True, **kwargs: Any
     ) -> Any:
-        """Call the function once, save its result, and return that from then on. A plain function runs in a thread."""
+        """Call the function, save its result, and return the saved one from then on; a plain one runs in a thread."""
         name = self._use(name, unique)
         if name not in self._steps:
             with tracing.step(name):
