@@ -15,6 +15,8 @@ use crate::store::dependency::{self, Counts};
 use crate::store::live::Live;
 use crate::store::task;
 
+/// The dependencies of others on these tasks: the two ends, the condition, for which wait, what it is to the one that waits, and whether a
+/// suspension has added it.
 pub(super) static DEPENDENTS: Statement<&[TaskNo], (TaskNo, TaskNo, i8, WaitNo, i8, bool)> = Statement::new(
     c"SELECT d.after_no, d.run_no, d.condition, d.wait_no, d.counts, d.suspending FROM taskq.dependency d WHERE d.after_no = ANY ($1)",
 );
