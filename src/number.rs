@@ -6,7 +6,7 @@ use crate::pg::newtype::newtype;
 use crate::pg::table::Number;
 
 newtype! {
-    /// The number of a task, by which all tables know it. Those that are given later are greater.
+    /// The number of a task, by which most tables know it. Those that are given later are greater.
     pub(crate) struct TaskNo(pub(crate) i64);
 }
 

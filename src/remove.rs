@@ -1,4 +1,4 @@
-//! Tasks go, with their dependencies, and with the tasks that lose their last dependency by it.
+//! Tasks go, with their dependencies, and with blocked tasks that lose their last dependency by it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,9 +17,10 @@ use crate::store::traces::Traces;
 use crate::store::{attempts, blocked, dependency, progress, settled, step, task};
 use crate::wake;
 
-/// Deletes tasks whose live rows are locked, whatever their state, and those that lose their last dependency by it; how many that were.
+/// Deletes tasks whose live rows are locked, whatever their state, and blocked ones that lose their last dependency by it; how many
+/// that were.
 ///
-/// Suspended ones stay, and are freed; signals whose dependencies are met stay as well. What is left behind is tidied up once for all
+/// Suspended ones stay, and are freed if nothing else is open; signals whose dependencies are met stay as well. What is left behind is tidied up once for all
 /// waves: a chain may have many.
 pub(crate) fn delete_locked(wave: Vec<TaskNo>, rows: HashMap<TaskNo, Live>, now: Time) -> i64 {
     delete_beside(&HashSet::new(), wave, rows, now)

@@ -28,7 +28,7 @@ newtype! {
 }
 
 impl Nonce {
-    /// That of a task which is not in progress.
+    /// That of a task for which no token is valid.
     pub(crate) const NONE: Nonce = Nonce(0);
 
     /// The base from which the nonce of this task was made.

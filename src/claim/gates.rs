@@ -1,6 +1,6 @@
 //! What may keep a single entry from running: its group is paused, its workgroup held back, its merge key
 //! busy. Such an entry was taken by the claim a moment ago, in this transaction; it is moved out of the way of
-//! later claims, and comes back, at a new position, when the reason ends. One that belongs into the lane of its
+//! later claims, and comes back, at a new position, when the reason ends, unless it has ended by then. One that belongs into the lane of its
 //! group goes there, to be granted with the slots that its limits ask for.
 //!
 //! **Nothing is stranded.** An entry is moved only under a lock that stands for the reason (a group, a workgroup, a key:
@@ -12,8 +12,8 @@
 //! **Nothing is waited for.** A claim has its entries locked, so that no other transaction grants or settles them, but
 //! others may still add dependencies to them, and hold them for that. What is to be removed is locked against these,
 //! too, without waiting. Where that lock is not to be had, the entry is set aside in place (see
-//! [`crate::store::aside`]), and so is one that a late worker may still return. **An entry is met once** for a reason,
-//! whatever its past; where the reason was locked it is met again, a second later.
+//! [`crate::store::aside`]), and so is one that a late worker may still return. **An entry is met once** for a reason, as a
+//! rule, whatever its past; where the reason was locked it is met again, a second later.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -25,7 +25,8 @@ use crate::pg::session::check_for_interrupts;
 use crate::store::slot::{Limit, full_lanes};
 use crate::wake;
 
-/// How many entries are looked at first, to be moved into lanes, once one is met that belongs there; twice as many the next time.
+/// How many entries are looked at first, to be moved into lanes, once one is met that belongs there; twice as many after each round
+/// that has met such.
 const FIRST_MOVE: usize = 1_000;
 
 /// How many entries a round looks at (but see [`MOST_ASKED`]) and chooses at most: what a caller has room for may be any number,

@@ -47,7 +47,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// Locks an action's bucket and fills it up to now; `None` if another transaction holds it.
+    /// Locks an action's bucket and fills it up to now; `None` if another transaction holds it, or there is none.
     ///
     /// The clock is read when the lock is had, not when the call `began`: the transaction that had it before has
     /// committed, and read the clock before us. With an earlier time the bucket would go back behind that one's, and be

@@ -21,7 +21,7 @@ pub(crate) enum Return {
     SettleWith(End, Box<Children>),
     /// For another try.
     GiveBack(GivenBack),
-    /// Until other tasks have ended.
+    /// Until other tasks have ended, or a time is over.
     Suspend(Box<Suspension>),
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn is_over(task_no: TaskNo, now: Time) -> bool {
     due.is_some_and(|due| due <= now) && RELEASED.query(vec![task_no]).is_empty()
 }
 
-/// Tasks expire then, unless they are granted before.
+/// Tasks are to expire then.
 pub(crate) fn insert(tasks: impl Iterator<Item = (TaskNo, Time)>) {
     let mut first = Time::INFINITY;
     table::insert(&TABLE, |into| {

@@ -3,7 +3,7 @@
 //!
 //! **No row that all update.** A call that changes one of these numbers appends a row with the difference,
 //! and waits for no other transaction; the number is the sum. Rows are never updated, only folded: now and
-//! then a call takes the rows of a group that no other transaction holds (SKIP LOCKED), and puts their sum in
+//! then a call takes rows of a group that no other transaction holds (SKIP LOCKED), and puts their sums in
 //! their place in one transaction, so every snapshot has either the rows or the sum. Tasks without a group
 //! have no row here.
 //!

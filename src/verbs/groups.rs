@@ -98,7 +98,7 @@ fn members_of_caller(group: &str) -> Result<Vec<TaskNo>> {
     Ok(task_nos)
 }
 
-/// The tasks of a group, in the order of their insertion.
+/// The tasks of a group, in the order of their numbers.
 fn members(group: &str) -> Vec<TaskNo> {
     task::of_group(group)
 }

@@ -8,8 +8,8 @@
 //! sleeps follow, which double as well, up to that of [`wake::longest_sleep`].
 //!
 //! Looks cost something, and many calls sleep: a look that can find nothing new, since no transaction of the whole
-//! cluster has changed anything since the one before, is skipped. A backend that calls again at once goes on where it
-//! was.
+//! cluster has changed anything since the one before, is skipped. A backend whose call for some actions came
+//! back empty goes on with the long sleeps where it was, if it calls for the same ones within a second.
 
 use std::time::Duration;
 

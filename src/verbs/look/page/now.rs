@@ -98,7 +98,7 @@ static ASLEEP: Statement<(), (i64, String, String, Vec<String>, String, String)>
 /// How many names of actions are listed.
 const LISTED: usize = 10;
 
-/// The sessions that sleep until there is work, or until a task has ended.
+/// The sessions that sleep in waiting calls.
 pub(super) fn asleep(anchors: &Anchors) -> Option<Section> {
     let asleep = ASLEEP.query(());
     if asleep.is_empty() {
