@@ -259,7 +259,7 @@ fn losses_of(
 }
 
 /// Takes the edges from deleted tasks away. Blocked dependents with nothing left to wait for are released,
-/// or complete if spontaneous; those left without any dependency are returned, locked, to be deleted.
+/// or complete if spontaneous; those left without any dependency that are to go with it are returned, locked.
 ///
 /// What is left with too few stays as it is for now, with its losses in `with_too_few`: the next wave may take the others.
 fn edges_gone(

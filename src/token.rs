@@ -80,7 +80,7 @@ pub(crate) fn is_for_tasks(number: i64) -> bool {
 
 const NONCE_BITS: u128 = (1 << 62) - 1;
 
-/// How many tokens one statement is given at most.
+/// How many tokens [`in_pieces`] puts into one piece at most.
 const PIECE: usize = 500;
 
 /// Numbers and nonces in the order of the numbers, for statements that look for `task_no = ANY ($1) AND nonce = ANY

@@ -2,7 +2,7 @@
 //!
 //! In rounds: a look at what is next, in the order of all actions together and without locks; then one entry after the
 //! other is taken whose limits allow it, until there is no more room; those that another transaction has in hand are
-//! passed over. A round that gets nothing is followed by one that looks twice as far: of what others have in hand there
+//! passed over. A round that gets nothing is followed, as a rule, by one that looks twice as far: of what others have in hand there
 //! may be much. An action or a lane whose limits are used up is out of the following rounds, so that its backlog is
 //! not looked through again.
 //!

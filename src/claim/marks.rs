@@ -95,7 +95,7 @@ pub(super) fn has_cost(pages: u64) {
     MARKS.with(|marks| marks.decided.has_cost(clock::wall(), pages));
 }
 
-/// Remembers the priorities of tasks that were granted.
+/// Remembers the priorities of tasks that were granted from no lane.
 pub(super) fn learn(grants: &[Grant]) {
     MARKS.with(|marks| {
         for grant in grants.iter().filter(|g| g.lane == Lane::NONE) {

@@ -98,7 +98,7 @@ impl Asked {
         self.taking != Taking::All
     }
 
-    /// Whether an entry was met that is held back, and left where it is.
+    /// Whether an entry was met that counts as held back.
     pub(super) fn has_met(&self) -> bool {
         self.met.get()
     }

@@ -53,7 +53,7 @@ pub(crate) struct Moved {
     pub(crate) any: bool,
     /// Others were faster, again and again: it has given up, and there may be something for it.
     pub(crate) outrun: bool,
-    /// It has left entries where they are that may not run.
+    /// It has asked, and come to entries that may not run.
     pub(crate) held_back: bool,
     /// When time ends the first of their reasons, if it does.
     pub(crate) until: Option<Time>,

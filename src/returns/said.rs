@@ -25,7 +25,7 @@ pub(crate) enum Return {
     Suspend(Box<Suspension>),
 }
 
-/// What a return says beside how it ends; what is left out is `None`.
+/// What a return says beside how it ends; what is left out is `None`, or false.
 #[derive(Default)]
 pub(crate) struct Said {
     /// A text for people.

@@ -261,7 +261,7 @@ pub(crate) fn keep_up() {
         return;
     }
     let more = step(PATIENCE);
-    // At once where there is more.
+    // Soon where there is more.
     let pause = if more { PATIENCE / 100 } else { PATIENCE };
     LOOKED.with(|looked| looked.note_for((), (), pause));
 }

@@ -95,8 +95,8 @@ fn delete_matching(matching: &[(TaskNo, bool)], now: Time) -> Result<i64> {
     Ok(delete_locked(going, rows, now))
 }
 
-/// Deletes tasks in waves: those asked for, then the blocked tasks, if they are not suspended, that are left without any
-/// dependency, and so on. Each wave is locked in the global order before it is touched.
+/// Deletes tasks in waves: those asked for, then the blocked tasks that are left without any dependency, and so on; see
+/// [`delete_locked`] for what stays. Each wave is locked in the global order before it is touched.
 fn delete(ids: &[&str], now: Time) -> Result<i64> {
     let idle = Idle { ids: ids.to_vec(), refusal };
     rights::check_tasks(Doing::Change, numbers::by_id(ids).into_values())?;

@@ -1,9 +1,9 @@
 //! How soon a sleeping call looks again by itself.
 //!
-//! Wake-ups are what ends a sleep. But a wake-up can get lost, and taskq cannot prevent it: Postgres resets a backend's
+//! Wake-ups are to end a sleep. But a wake-up can get lost, and taskq cannot prevent it: Postgres resets a backend's
 //! latch where it waits for a lock or for another backend's page, so a wake-up that comes in the middle of a look may be
 //! gone by its end. And a look skips what others have locked, and they may release it without a change. Both are over a
-//! moment later. So **a short sleep follows first**, and another look. What is still locked then is
+//! moment later, as a rule. So **a short sleep follows first**, and another look. What is still locked then is
 //! searched for after twice the time, and so on: nothing stays hidden for much longer than it was locked. Otherwise the long
 //! sleeps follow, which double as well, up to that of [`wake::longest_sleep`].
 //!

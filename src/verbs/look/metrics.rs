@@ -314,7 +314,7 @@ struct Family {
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// A number that only grows.
+    /// A number that only grows, until its source is reset.
     Counter,
     /// A number of things that are there at the moment.
     Gauge,

@@ -155,7 +155,7 @@ static FAILING: Statement<(), Failing> = Statement::planned_each_time(
        ORDER BY f.place",
 );
 
-/// Tasks of which a try has failed, and which wait for another.
+/// Tasks of which a try has failed, and which wait for another, as far as they are found.
 pub(super) fn failing(anchors: &Anchors) -> Option<Section> {
     let failing = FAILING.query(());
     let aside = count(failing.first()?.number, "task") + " with a try that failed, and another to come";
