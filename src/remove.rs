@@ -20,8 +20,8 @@ use crate::wake;
 /// Deletes tasks whose live rows are locked, whatever their state, and blocked ones that lose their last dependency by it; how many
 /// that were.
 ///
-/// Suspended ones stay, and are freed if nothing else is open; signals whose dependencies are met stay as well. What is left behind is tidied up once for all
-/// waves: a chain may have many.
+/// Suspended ones stay, and are freed if nothing else is open; signals whose dependencies are met stay as well. What is left behind is
+/// tidied up once for all waves: a chain may have many.
 pub(crate) fn delete_locked(wave: Vec<TaskNo>, rows: HashMap<TaskNo, Live>, now: Time) -> i64 {
     delete_beside(&HashSet::new(), wave, rows, now)
 }

@@ -12,8 +12,8 @@
 //! **Nothing is waited for.** A claim has its entries locked, so that no other transaction grants or settles them, but
 //! others may still add dependencies on them, and hold them for that. What is to be removed is locked against these,
 //! too, without waiting. Where that lock is not to be had, the entry is set aside in place (see
-//! [`crate::store::aside`]), and so is one that a late worker may still return, unless it is to ride. **An entry is met once** for a reason, as a
-//! rule, whatever its past; where its lock was not to be had it is met again, a second later.
+//! [`crate::store::aside`]), and so is one that a late worker may still return, unless it is to ride. **An entry is met once** for a
+//! reason, as a rule, whatever its past; where its lock was not to be had it is met again, a second later.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};

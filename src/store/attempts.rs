@@ -13,7 +13,7 @@ use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, sql};
 use crate::store::live::Live;
 
-/// How many tries of a task are kept. docs/reference gives the same number.
+/// How many tries of a task are kept, of those that count and of the others each. docs/reference gives the same number.
 const MOST: i32 = 100;
 
 /// The outcome of a try that does not count. Any number of them may have the same number.

@@ -92,8 +92,8 @@ static WAITING: Statement<Keys, i32> = Statement::new(
                             WHERE r.key_hash = taskq._key_hash(u.action, u.group_id, u.key) AND r.grantable LIMIT 1) AS r",
 );
 
-/// Frees the keys of tasks whose performance has ended; which these were. Has one call woken for each action of which an entry is
-/// ready with one of them.
+/// Frees the keys of tasks whose performance has ended; which these were. Has calls woken for entries that are ready with one of
+/// them, one for each action at most.
 pub(crate) fn free(holders: &[TaskNo]) -> Vec<MergeKey> {
     let keys = CLEAR_HOLDERS.query(holders);
     WAITING.query(MergeKey::columns(keys.iter())).into_iter().for_each(wake::ready);

@@ -1,4 +1,4 @@
-//! The table `signal`: signals that wait to be counted because the counter was busy.
+//! The table `signal`: signals that wait to be counted because the counter was not to be had.
 
 use crate::number::{TaskNo, WaitNo};
 use crate::pg::statement::Statement;

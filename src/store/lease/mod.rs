@@ -10,7 +10,7 @@
 //! back one by one is written anew a few times, not a hundred times.
 //!
 //! A row too many does no harm: it says "look at these tasks once this time has come", and what the tasks' own rows say
-//! decides. It is left where another transaction has the row locked, where two tasks of one row come back at the same
+//! decides. It is left, for instance, where another transaction has the row locked, where two tasks of one row come back at the same
 //! moment, and by transactions that are prepared, or that are at a higher level than READ COMMITTED. For these, calls
 //! that append rows look at a page of `lease` now and then ([`tidy::patrol`]). A row too few would leave a task with a dead
 //! worker, and upkeep would not see it. So a row is removed only by a
