@@ -28,7 +28,7 @@ impl Number for TaskNo {
 /// Which of its waits a task is in: see the table `dependency` in sql/schema.sql.
 pub(crate) type WaitNo = i32;
 
-/// The wait that comes with the insertion of a task.
+/// The wait that comes with the insertion of a task, and with its starting over.
 pub(crate) const FIRST_WAIT: WaitNo = 0;
 
 impl fmt::Display for TaskNo {

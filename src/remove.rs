@@ -213,7 +213,7 @@ impl Loss {
         row.failures -= self.failed;
     }
 
-    /// A suspended task is freed by what it waits for, as by its time-out, and never goes with that.
+    /// A suspended task never goes with what it waits for: it is freed, as by its time-out, once nothing else is open.
     fn leaves(self, row: &Live, counter: &Counter, some_suffice: bool) -> Left {
         // A signal of which all dependencies are met waits for its word alone, and stays, as a task that is free.
         let waits_for_word = counter.is_of_signal() && counter.open() == 0;

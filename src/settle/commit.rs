@@ -270,7 +270,8 @@ impl Signs {
     }
 }
 
-/// Short naps, each about twice as long as the one before, up to 2 ms, and by chance half as long or longer, until it has been too long.
+/// Short naps, each about twice as long as the one before, up to 2 ms, each by chance up to half shorter or longer, until it has been
+/// too long.
 struct Patience {
     until: Instant,
     nap: Duration,

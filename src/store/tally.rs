@@ -199,7 +199,7 @@ fn append_for(ends: &[(TaskNo, Outcome)], number: i64, now: Time) {
     }
 }
 
-/// How many rows one fold takes.
+/// How many rows of a group one fold takes at most.
 const MOST: i32 = 2000;
 
 /// How long what has settled is kept apart by its time. sql/views.sql has the same number.
