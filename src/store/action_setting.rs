@@ -140,7 +140,7 @@ pub(crate) fn remove(name: &str) {
 static ENSURE: Statement<&str> =
     Statement::new(c"INSERT INTO taskq.action_setting (name) VALUES ($1) ON CONFLICT (name) DO NOTHING");
 
-/// Makes the row if need be; waits for a transaction that is making it.
+/// Makes the row if need be; waits for a transaction that is making, changing or removing it.
 pub(crate) fn ensure(name: &str) {
     will_change(&TABLE);
     ENSURE.execute(name);

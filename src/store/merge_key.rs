@@ -93,7 +93,7 @@ static WAITING: Statement<Keys, i32> = Statement::new(
 );
 
 /// Frees the keys of tasks whose performance has ended; which these were. Has calls woken for entries that are ready with one of
-/// them, one for each action at most.
+/// them, one at most for each number of an action.
 pub(crate) fn free(holders: &[TaskNo]) -> Vec<MergeKey> {
     let keys = CLEAR_HOLDERS.query(holders);
     WAITING.query(MergeKey::columns(keys.iter())).into_iter().for_each(wake::ready);
