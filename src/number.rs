@@ -6,7 +6,7 @@ use crate::pg::newtype::newtype;
 use crate::pg::table::Number;
 
 newtype! {
-    /// The number of a task, by which all tables know it. Those that are given later are greater.
+    /// The number of a task, by which most tables know it. Those that are given later are greater.
     pub(crate) struct TaskNo(pub(crate) i64);
 }
 
@@ -28,7 +28,7 @@ impl Number for TaskNo {
 /// Which of its waits a task is in: see the table `dependency` in sql/schema.sql.
 pub(crate) type WaitNo = i32;
 
-/// The wait that comes with the insertion of a task.
+/// The wait that comes with the insertion of a task, and with its starting over.
 pub(crate) const FIRST_WAIT: WaitNo = 0;
 
 impl fmt::Display for TaskNo {
@@ -43,7 +43,7 @@ newtype! {
 }
 
 newtype! {
-    /// A place in an order: that in which tasks of one priority are claimed, or slots are taken. All positions come
+    /// A place in an order: that in which tasks of one priority are claimed, for instance, or slots are taken. All positions come
     /// from one sequence, so the later one is the greater.
     #[derive(Default)]
     pub(crate) struct Position(pub(crate) i64);

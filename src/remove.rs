@@ -1,4 +1,4 @@
-//! Tasks go, with their dependencies, and with the tasks that lose their last dependency by it.
+//! Tasks go, with their dependencies, and with blocked tasks that lose their last dependency by it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,10 +17,11 @@ use crate::store::traces::Traces;
 use crate::store::{attempts, blocked, dependency, progress, settled, step, task};
 use crate::wake;
 
-/// Deletes tasks whose live rows are locked, whatever their state, and those that lose their last dependency by it; how many that were.
+/// Deletes tasks whose live rows are locked, whatever their state, and blocked ones that lose their last dependency by it; how many
+/// that were.
 ///
-/// Suspended ones stay, and are freed; signals whose dependencies are met stay as well. What is left behind is tidied up once for all
-/// waves: a chain may have many.
+/// Suspended ones stay, and are freed if nothing else is open; signals whose dependencies are met stay as well. What is left behind is
+/// tidied up once for all waves: a chain may have many.
 pub(crate) fn delete_locked(wave: Vec<TaskNo>, rows: HashMap<TaskNo, Live>, now: Time) -> i64 {
     delete_beside(&HashSet::new(), wave, rows, now)
 }
@@ -214,7 +215,7 @@ impl Loss {
         row.failures -= self.failed;
     }
 
-    /// A suspended task is freed by what it waits for, as by its time-out, and never goes with that.
+    /// A suspended task never goes with what it waits for: it is freed, as by its time-out, once nothing else is open.
     fn leaves(self, row: &Live, counter: &Counter, some_suffice: bool) -> Left {
         // A dependency that settled and was then replaced, or whose retention is over, still counts.
         if row.dependencies <= self.all && counter.since.is_none() && !counter.waits_for_word() {
@@ -258,7 +259,7 @@ fn losses_of(
 }
 
 /// Takes the edges from deleted tasks away. Blocked dependents with nothing left to wait for are released,
-/// or complete if spontaneous; those left without any dependency are returned, locked, to be deleted.
+/// or complete if spontaneous; those left without any dependency that are to go with it are returned, locked.
 ///
 /// What is left with too few stays as it is for now, with its losses in `with_too_few`: the next wave may take the others.
 fn edges_gone(

@@ -47,17 +47,17 @@ impl Outcome {
 pub(crate) enum Cause {
     /// It was cancelled.
     Cancelled,
-    /// Its deadline passed, and it had no other try.
+    /// Its deadline passed, and no other try was to follow.
     Deadline,
-    /// A dependency was lost.
+    /// A dependency was lost, or too few were left of those that it needed.
     Dependency,
     /// It was not granted, or signalled, in time.
     Expired,
-    /// It was given back, or taken from its worker, and had no other try.
+    /// It had no other try: it was given back, for instance, or taken from its worker.
     Exhausted,
     /// It rode on a task with the same key.
     Merged,
-    /// An operator completed it by hand.
+    /// It was completed by hand.
     Operator,
     /// Another task took its id.
     Replaced,

@@ -28,7 +28,7 @@ newtype! {
 }
 
 impl Nonce {
-    /// That of a task which is not in progress.
+    /// That of a task for which no token is valid.
     pub(crate) const NONE: Nonce = Nonce(0);
 
     /// The base from which the nonce of this task was made.
@@ -80,7 +80,7 @@ pub(crate) fn is_for_tasks(number: i64) -> bool {
 
 const NONCE_BITS: u128 = (1 << 62) - 1;
 
-/// How many tokens one statement is given at most.
+/// How many tokens [`in_pieces`] puts into one piece at most.
 const PIECE: usize = 500;
 
 /// Numbers and nonces in the order of the numbers, for statements that look for `task_no = ANY ($1) AND nonce = ANY

@@ -56,9 +56,9 @@ pub(crate) struct Grant {
     pub(crate) id: String,
     /// The name of its action.
     pub(crate) action: String,
-    /// The parameters of the task; `None`: it was inserted without any.
+    /// The parameters of the task; `None`: it has none.
     pub(crate) body: Option<String>,
-    /// What its inserter has noted beside the body, as a JSON object.
+    /// What is noted beside the body, as a JSON object.
     pub(crate) metadata: Option<JsonText>,
     /// What an earlier try has saved by `report_status`; `None`: nothing.
     pub(crate) checkpoint: Option<JsonText>,
@@ -114,8 +114,8 @@ pub(super) struct Call<'a> {
     pub(super) max_duration: OnceCell<Option<Interval>>,
 }
 
-/// Grants that follow each other sooner than this count from the same moment: those for the same duration have one deadline, and
-/// share a row in `lease`.
+/// Grants that follow each other sooner than this count from the same moment: those for the same duration have one deadline, as
+/// a rule, and share a row in `lease`.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl<'a> Call<'a> {

@@ -19,7 +19,7 @@ pub(super) struct Candidate {
     pub(super) lane: Lane,
     /// Its group, if it is in a lane.
     pub(super) group: Option<String>,
-    /// Whose turn it is once it is taken, if its action is fair.
+    /// Whose turn it is once it is taken, if its action gives lanes.
     pub(super) turn: Option<Turn>,
 }
 

@@ -1,19 +1,19 @@
 //! What may keep a single entry from running: its group is paused, its workgroup held back, its merge key
 //! busy. Such an entry was taken by the claim a moment ago, in this transaction; it is moved out of the way of
-//! later claims, and comes back, at a new position, when the reason ends. One that belongs into the lane of its
-//! group goes there, to be granted with the slots that its limits ask for.
+//! later claims, and comes back, at a new position, when the reason ends, unless it has ended by then. One that belongs into the
+//! lane of its group goes there, to be granted with the slots that its limits ask for.
 //!
 //! **Nothing is stranded.** An entry is moved only under a lock that stands for the reason (a group, a workgroup, a key:
 //! the [turnstile] of the first two, the rows of a group and a key). The call that resumes the group or brings the workgroup
 //! forward, and the transaction that settles or gives back the key's holder, take that lock first: either they wait for the claim
-//! and then see what it has moved, or the claim finds it locked or the reason gone. If it is locked the claim does not wait: the
-//! entry is held back for a second.
+//! and then see what it has moved, or the lock is not to be had for the claim, or the reason is gone. Where that of a
+//! group or workgroup is not to be had the claim does not wait: the entry is held back for a second. (That of a key is had by then.)
 //!
 //! **Nothing is waited for.** A claim has its entries locked, so that no other transaction grants or settles them, but
-//! others may still add dependencies to them, and hold them for that. What is to be removed is locked against these,
+//! others may still add dependencies on them, and hold them for that. What is to be removed is locked against these,
 //! too, without waiting. Where that lock is not to be had, the entry is set aside in place (see
-//! [`crate::store::aside`]), and so is one that a late worker may still return. **An entry is met once** for a reason,
-//! whatever its past; where the reason was locked it is met again, a second later.
+//! [`crate::store::aside`]), and so is one that a late worker may still return, unless it is to ride. **An entry is met once** for a
+//! reason, as a rule, whatever its past; where its lock was not to be had it is met again, a second later.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -39,7 +39,7 @@ use crate::store::scheduled::Later;
 use crate::store::slot::Limit;
 use crate::store::{aside, ready};
 
-/// For how long entries are held back whose group or workgroup another transaction is changing.
+/// For how long entries are held back whose group or workgroup another transaction may be changing.
 const AGAIN: Duration = Duration::from_secs(1);
 
 static LOCK_TAKEN: Statement<&[TaskNo], TaskNo> =
@@ -97,7 +97,7 @@ pub(super) fn admit(call: &Call, taken: Vec<Grant>, has_slot: HasSlot) -> Admitt
 struct Groups {
     /// Those that are paused, with their rows locked against a resume.
     paused: HashSet<String>,
-    /// Those that are paused, and whose rows another transaction is changing: it may be resuming them.
+    /// Those that are paused, and whose locks are not to be had: a call may be resuming them.
     changing: HashSet<String>,
     /// Those with limits of their own.
     limited: HashSet<String>,
@@ -134,7 +134,7 @@ impl Groups {
 }
 
 /// Those of the workgroups that are held back, and until when: no call brings them forward before this transaction ends.
-/// Where a call is doing that just now: until soon.
+/// Where a call may be doing that just now: until soon.
 fn held_back(workgroups: Vec<String>, now: Time) -> HashMap<String, Time> {
     let read = |names: Vec<String>| -> HashMap<String, Time> {
         if names.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! In rounds: a look at what is next, in the order of all actions together and without locks; then one entry after the
 //! other is taken whose limits allow it, until there is no more room; those that another transaction has in hand are
-//! passed over. A round that gets nothing is followed by one that looks twice as far: of what others have in hand there
+//! passed over. A round that gets nothing is followed, as a rule, by one that looks twice as far: of what others have in hand there
 //! may be much. An action or a lane whose limits are used up is out of the following rounds, so that its backlog is
 //! not looked through again.
 //!
@@ -25,7 +25,8 @@ use crate::pg::session::check_for_interrupts;
 use crate::store::slot::{Limit, full_lanes};
 use crate::wake;
 
-/// How many entries are looked at first, to be moved into lanes, once one is met that belongs there; twice as many the next time.
+/// How many entries are looked at first, to be moved into lanes, once one is met that belongs there; twice as many after each round
+/// that has met such.
 const FIRST_MOVE: usize = 1_000;
 
 /// How many entries a round looks at (but see [`MOST_ASKED`]) and chooses at most: what a caller has room for may be any number,

@@ -2,8 +2,8 @@
 //!
 //! Entries of tasks in progress stay in the index of claiming, and so do dead ones until vacuum may remove them, which
 //! a snapshot that a session holds for hours prevents. A claim that began at the beginning would pass them all, each
-//! time. So a backend keeps, for actions and priorities that it has been granted tasks of, the position before which
-//! there is nothing to be granted: not now, and never again. An abort leaves nothing wrong.
+//! time. So a backend keeps, for actions and priorities that it has been granted tasks of (or has taken over marks
+//! of), the position before which there is nothing to be granted: not now, and never again. An abort leaves nothing wrong.
 //!
 //! **No entry is missed.** Up to the bound of a look (see [`decided`](crate::store::decided)) it sees each entry, as
 //! grantable or as granted. One that it sees as granted was granted by a transaction that has committed, and such an
@@ -95,7 +95,7 @@ pub(super) fn has_cost(pages: u64) {
     MARKS.with(|marks| marks.decided.has_cost(clock::wall(), pages));
 }
 
-/// Remembers the priorities of tasks that were granted.
+/// Remembers the priorities of tasks that were granted from no lane.
 pub(super) fn learn(grants: &[Grant]) {
     MARKS.with(|marks| {
         for grant in grants.iter().filter(|g| g.lane == Lane::NONE) {

@@ -6,7 +6,7 @@
 //! and are not in it yet, it leaves where they are, without a lock and without a write. What commits moves them
 //! (`upkeep::held_back`): a claim of [`Taking::HeldBack`], which takes nothing else.
 //!
-//! The answer is a hint: the gates ask again under locks once an entry is taken. The transaction that ends a reason wakes the calls
+//! The answer is a hint: the gates ask again under locks once an entry is taken. A transaction that ends a reason wakes the calls
 //! that wait for the actions of such entries, moved or not.
 
 use std::cell::{Cell, RefCell};
@@ -98,7 +98,7 @@ impl Asked {
         self.taking != Taking::All
     }
 
-    /// Whether an entry was met that is held back, and left where it is.
+    /// Whether an entry was met that counts as held back.
     pub(super) fn has_met(&self) -> bool {
         self.met.get()
     }

@@ -1,13 +1,13 @@
 //! Claiming: which entries a call is granted.
 //!
-//! **No grant waits, and no task is granted twice.** An entry is changed where the look has found it, or skipped if
+//! **No grant waits, and no task is granted to two calls at once.** An entry is changed where the look has found it, or skipped if
 //! another transaction has it or has changed it since ([`take`]). A look may grant fewer for that although more is
 //! there, and then the claim tries again for a while.
 //!
 //! A claim begins at its [`marks`], before which there is nothing to be granted.
 //!
 //! What concerns a whole action (paused, its limits full) or a whole group (its limits full, another's turn) is
-//! checked before its range is scanned. What concerns single entries (their group is paused, their workgroup or merge
+//! checked before its range is scanned, as a rule. What concerns single entries (their group is paused, their workgroup or merge
 //! key) is checked once they are taken, by the [`gates`]: what may not run is moved out of the way, once, not once
 //! per call. A claim that can keep nothing of that asks before as well ([`may_run`]).
 
@@ -53,7 +53,7 @@ pub(crate) struct Moved {
     pub(crate) any: bool,
     /// Others were faster, again and again: it has given up, and there may be something for it.
     pub(crate) outrun: bool,
-    /// It has left entries where they are that may not run.
+    /// It has asked, and come to entries that may not run.
     pub(crate) held_back: bool,
     /// When time ends the first of their reasons, if it does.
     pub(crate) until: Option<Time>,

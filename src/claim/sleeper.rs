@@ -9,8 +9,8 @@
 //! never waited for), and then looks at the entry once more. A call that does not get the lock skips the entry, as one that
 //! another call is taking. The call that takes the entry keeps its lock until the end of the transaction, or of the
 //! subtransaction in which it looks. If that is rolled back, other sleeping calls are woken, as for any entry that was taken. A call that
-//! fails to take the entry gives the lock up at once, so that it never has more than one needlessly. In two cases a sleeping call may
-//! still get an id needlessly: in a race with a call that does not sleep, and where the server has no room for the lock.
+//! fails to take the entry gives the lock up at once, so that it never has more than one needlessly. A sleeping call may still get
+//! an id needlessly: in a race with a call that does not sleep, for instance, and where the server has no room for the lock.
 
 use std::collections::HashSet;
 

@@ -1,7 +1,7 @@
 //! Moving what stands behind an entry that may not run.
 //!
 //! A paused group, a workgroup that is held back, a merge key that is busy often have a backlog in one stretch of the
-//! queue. A claim that has met one entry of it looks ahead and moves the others in one go, before it takes the next:
+//! queue. A claim that has met one entry of it looks ahead and moves those that come next in one go, before it takes more:
 //! met one at a time, each of them would cost a walk past all that were moved before.
 //!
 //! The reasons are those that the [gates](super::gates) have found in this call, under the locks that they have taken:
@@ -54,7 +54,7 @@ static AHEAD_IN_LANE: Statement<(i32, i32, Lane, i32, Position), Ahead> = Statem
                              FROM taskq.task t WHERE t.task_no = c.task_no OFFSET 0) AS t",
 );
 /// Locked for removal, which conflicts with adding dependents, too; waits for no lock. Those that an earlier worker may
-/// still return, and those that get a dependent just now, are set aside where they are.
+/// still return, and those that are locked, to add a dependent for instance, are set aside where they are if that can be.
 static LOCK_UNGRANTED: Statement<&[TaskNo], (Position, Freed)> = Statement::new(
     c"SELECT r.position, r.task_no, r.tries, r.failures, r.dependencies FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.grantable AND r.nonce = 0

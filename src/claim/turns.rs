@@ -1,4 +1,5 @@
-//! Turns: the lanes of a fair action take entries one after the other, each as many in its turn as its weight says.
+//! Turns: the lanes of an action that is fair, or has a limit per group, take entries one after the other, each as many
+//! in its turn as its weight says.
 //!
 //! Whose turn it is, each backend remembers for itself. Nothing is stored, so that no claim waits for another's and
 //! nothing is hot; with several backends the turns of all of them add up to about the same shares. It is a hint: after a

@@ -41,9 +41,9 @@ pub(super) struct Stretch {
 pub(super) struct Found {
     /// Groups that are paused, with their rows locked.
     pub(super) paused: HashSet<String>,
-    /// Groups that are paused and whose rows another transaction is changing, and when to look again.
+    /// Groups that are paused and whose locks are not to be had, and when to look again.
     pub(super) changing: HashMap<String, Time>,
-    /// Workgroups that are held back, and until when; where a call is changing that, when to look again.
+    /// Workgroups that are held back, and until when; where a call may be changing that, when to look again.
     pub(super) held_back: HashMap<String, Time>,
     /// Keys that other tasks have, with their rows locked.
     pub(super) busy: HashSet<MergeKey>,

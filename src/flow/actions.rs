@@ -1,4 +1,4 @@
-//! What other modules need of the settings of actions: to claim, to return, and to make tasks ready.
+//! What other modules need of the settings of actions, to claim and to end tries for instance.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -175,7 +175,7 @@ pub(crate) fn backoffs(tries: &[(TaskNo, i32)]) -> HashMap<TaskNo, Duration> {
 /// What limits the tries of a task.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TryLimits {
-    /// After so many tries the task aborts; `None`: no bound.
+    /// How many tries the task may have; `None`: any number.
     pub(crate) max_tries: Option<i32>,
     /// After so many deadlines that have passed the task aborts; `None`: only by its tries.
     pub(crate) max_timeouts: Option<i32>,

@@ -47,7 +47,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// Locks an action's bucket and fills it up to now; `None` if another transaction holds it.
+    /// Locks an action's bucket and fills it up to now; `None` if another transaction holds it, or there is none.
     ///
     /// The clock is read when the lock is had, not when the call `began`: the transaction that had it before has
     /// committed, and read the clock before us. With an earlier time the bucket would go back behind that one's, and be
@@ -83,7 +83,7 @@ fn refilled(level: f64, measured_at: Time, limit: i32, period: Duration, now: Ti
     if period.is_zero() { limit } else { (level + passed * limit / period.as_micros() as f64).min(limit) }
 }
 
-/// When the bucket allows a grant again; `None` if it does now.
+/// When the bucket allows a grant again; `None` if it does now, or there is none.
 pub(crate) fn next_grant(name: &str, limit: i32, period: Interval, now: Time) -> Option<Time> {
     let (level, measured_at) = bucket::PEEK.first(name)?;
     let period = length(period);

@@ -1,4 +1,5 @@
-//! Children: tasks that are inserted in the transaction that settles their parent.
+//! Children: tasks that are inserted in the transaction that settles their parent. (Those for which a task is suspended are inserted
+//! in [`suspend`](super::suspend).)
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,9 +22,9 @@ use crate::store::{blocked, numbers};
 #[derive(Clone, Debug)]
 pub(crate) struct Children {
     tasks: Vec<TaskSpec>,
-    /// Dependents of the parent wait for the children, too.
+    /// Blocked dependents of the parent wait for the children, too.
     block: bool,
-    /// Neither the children nor the dependents are owned before this is over.
+    /// Neither the children nor the dependents that are still blocked are owned before this is over.
     delay: Option<Interval>,
 }
 

@@ -21,11 +21,11 @@ pub(crate) enum Return {
     SettleWith(End, Box<Children>),
     /// For another try.
     GiveBack(GivenBack),
-    /// Until other tasks have ended.
+    /// Until other tasks have ended, or a time is over.
     Suspend(Box<Suspension>),
 }
 
-/// What a return says beside how it ends; what is left out is `None`.
+/// What a return says beside how it ends; what is left out is `None`, or false.
 #[derive(Default)]
 pub(crate) struct Said {
     /// A text for people.

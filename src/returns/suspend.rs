@@ -1,4 +1,4 @@
-//! Returns of tasks that go on later: each is given back until other tasks have ended.
+//! Returns of tasks that go on later: each is given back until other tasks have ended, or a time is over.
 //!
 //! **Where the task is.** Its row moves from `run` to `blocked`, with a number for the waits that begin with this call. From then on it is
 //! a task that waits, for whatever ends, cancels, deletes or explains such. It has given up its token, lease, slots and merge key.

@@ -12,7 +12,7 @@ use crate::rights::Doing;
 use crate::store::{positions, task};
 use crate::token::{Nonce, Token};
 
-/// Whether the token was granted on another shard than `this` one: its task is not here, whatever the id.
+/// Whether the token is of another shard than `this` one: its task is not here, whatever the id.
 pub(crate) fn is_foreign(token: Option<&Uuid>, this: i32) -> bool {
     token.and_then(Token::from_uuid).is_some_and(|token| token.shard() != this)
 }
@@ -25,8 +25,8 @@ pub(crate) fn refusal(id: &str, token: &Uuid) -> Refusal {
     }
 }
 
-/// Those of the pairs, by their place, whose token was granted for the task that has this id now. Whether
-/// it is the last one granted is for the `run` row to say.
+/// Those of the pairs, by their place, whose token is for the task that has this id now. Whether it is the last one
+/// granted is for the `run` row to say.
 pub(crate) fn valid(pairs: &[(Option<String>, Option<Uuid>)]) -> HashMap<usize, Token> {
     let tokens: Vec<(usize, &str, Token)> = pairs
         .iter()

@@ -34,7 +34,7 @@ pub(super) struct Counted {
     pub(super) suspending: bool,
     /// It counts as an abort.
     pub(super) failed: bool,
-    /// It counts as one that ends the dependent.
+    /// It counts as one that ended the wrong way.
     pub(super) lost: bool,
 }
 

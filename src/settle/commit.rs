@@ -31,7 +31,7 @@
 //! waits has no sign, so no two wait for each other. (The tables that every look reads are locked before. Otherwise a transaction
 //! with a sign could wait for a VACUUM FULL, which waits for a transaction that naps for that sign: a circle that no deadlock
 //! detector sees.) Where many parents of one child are returned at the same time, none of their transactions waits
-//! before the last signal or an abort has been sent; then a transaction waits for those that are past their looks.
+//! before the last signal or a loss has been sent; then a transaction waits for those that are past their looks.
 //!
 //! Should a commit hang (its standby does not answer), a transaction that waits for it gives up after [`PATIENCE`], commits, and
 //! wakes a waiting call that looks. So does, at once, a transaction that finds the server's table of locks full, and one that has
@@ -270,7 +270,8 @@ impl Signs {
     }
 }
 
-/// Short naps, each about twice as long as the one before, up to 2 ms, and by chance half as long or longer, until it has been too long.
+/// Short naps, each about twice as long as the one before, up to 2 ms, each by chance up to half shorter or longer, until it has been
+/// too long.
 struct Patience {
     until: Instant,
     nap: Duration,

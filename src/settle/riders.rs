@@ -1,5 +1,5 @@
 //! Riders: tasks that were ready when another with their merge key was granted. They are parked under it, or set
-//! aside, and share its end.
+//! aside, and share its end if it settles.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

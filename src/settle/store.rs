@@ -10,13 +10,13 @@ use crate::store::task::{self, AtTheEnd};
 use crate::store::{ends, expiry, known_actions, progress, tally};
 use crate::{guc, wake};
 
-/// When a task settled now is to be removed, unless its own retention or its action's says otherwise.
+/// When a task settled now is to be removed, as the setting says. (The task itself and its action come before.)
 pub(crate) fn expiry(now: Time, outcome: Outcome) -> Time {
     guc::retention(outcome).map_or(Time::INFINITY, |kept| now + kept)
 }
 
-/// Until when a task that ends now is kept: as it says itself, else its action, else the setting; and no shorter than it
-/// holds its unique key.
+/// Until when a task that ends now is kept: as it says itself, else its action, else the setting; and no shorter than its
+/// unique period lasts, if it has one.
 fn expires_at(task: &AtTheEnd, outcome: Outcome, now: Time) -> Time {
     let own = match outcome {
         Outcome::Aborted | Outcome::Skipped => task.retention_aborted,

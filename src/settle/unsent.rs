@@ -17,7 +17,7 @@ const PILE: usize = 64;
 /// What there is to do for tasks that wait.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Those for which nothing is unsent, or an abort was sent: to be counted as soon as possible.
+    /// Those for which nothing is unsent, or a loss was sent: to be counted as soon as possible.
     pub(super) all_sent: Vec<TaskNo>,
     /// Those for which there are so many rows that they are worth counting before.
     pub(super) piled_up: Vec<TaskNo>,

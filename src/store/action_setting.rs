@@ -43,7 +43,7 @@ static SETTINGS: Index = Index::new(&TABLE, c"action_setting_pkey");
 pub(crate) struct Setting {
     /// None of its tasks is granted.
     pub(crate) paused: bool,
-    /// The lease of tasks that say nothing about it.
+    /// The lease of tasks that say nothing about it, where the claim says nothing either.
     pub(crate) max_duration: Option<Interval>,
     /// How many of its tasks may be in progress; `None`: any number.
     pub(crate) max_concurrency: Option<i32>,
@@ -60,7 +60,7 @@ pub(crate) struct Setting {
     pub(crate) fair: bool,
     /// How many tasks of one group may be in progress.
     pub(crate) max_per_group: Option<i32>,
-    /// After how long a task expires that has not been granted, and says nothing about it.
+    /// After how long a task that is not spontaneous expires, if it has not been granted and says nothing about it.
     pub(crate) expires_in: Option<Interval>,
     /// The longest that a try lasts of tasks that say nothing about it.
     pub(crate) max_run_time: Option<Interval>,
@@ -140,7 +140,7 @@ pub(crate) fn remove(name: &str) {
 static ENSURE: Statement<&str> =
     Statement::new(c"INSERT INTO taskq.action_setting (name) VALUES ($1) ON CONFLICT (name) DO NOTHING");
 
-/// Makes the row if need be; waits for a transaction that is setting the same action.
+/// Makes the row if need be; waits for a transaction that is making, changing or removing it.
 pub(crate) fn ensure(name: &str) {
     will_change(&TABLE);
     ENSURE.execute(name);

@@ -1,5 +1,5 @@
-//! Names of actions and their numbers. A name has several numbers if transactions used it for the first time at
-//! once, or if it was used again after it had been forgotten; see `sql/schema.sql`.
+//! Names of actions and their numbers. A name has several numbers if transactions that overlap used it for the first
+//! time, or if it was used again after it had been forgotten; see `sql/schema.sql`.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -68,7 +68,7 @@ pub(crate) fn intern<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<String
 static FORGET: Statement<&[i32]> =
     Statement::new(c"UPDATE taskq.action a SET forgotten = true WHERE a.action_no = ANY ($1)");
 
-/// No later insertion takes these numbers.
+/// No insertion that sees this takes these numbers for new tasks.
 pub(crate) fn forget(action_nos: Vec<i32>) {
     will_change(&action::TABLE);
     FORGET.execute(action_nos);

@@ -6,7 +6,7 @@ use crate::store::known_actions;
 use crate::store::notify::notify_ready;
 use crate::wake;
 
-/// Has calls that wait for these actions woken at commit, one for each element; notifies the listeners of those actions that are set
+/// Has calls that wait for these actions woken at commit, one at most for each element; notifies the listeners of those actions that are set
 /// to `notify`.
 pub(crate) fn announce(action_nos: &[i32]) {
     for action_no in action_nos {

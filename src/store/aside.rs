@@ -2,20 +2,20 @@
 //!
 //! An entry that may not run is moved to `parked` or `scheduled`, where claims do not meet it. Two kinds cannot go
 //! there. One whose deadline has passed still belongs to its late worker: the row has the token that a return or an
-//! extension looks for. And one that gets a dependent just now is locked by the transaction that adds the dependency
-//! (FOR KEY SHARE), and cannot be removed without waiting for that. These stay, not grantable, with the number of the
+//! extension looks for. And one that another transaction has locked FOR KEY SHARE, to add a dependent for
+//! instance, cannot be removed without waiting for that. These stay, not grantable, with the number of the
 //! reason in `run.aside`: claims skip them as they skip what is in progress. The transaction that ends the reason finds
 //! them by that number. A late worker can still return and extend its task: the entry keeps its token, actor and
 //! deadline. Only a rider loses them.
 //!
-//! **Nothing is stranded, and nothing is waited for.** They are set aside under the same locks on the row of the reason
+//! **Nothing is stranded, and nothing is waited for.** They are set aside under the same locks that stand for the reason
 //! as what is parked (see [`crate::claim`]). But the transaction that ends the reason must not wait for a row of `run`:
 //! the transaction that has it locked takes such locks in the order of task numbers, and may wait for a row that the
-//! other one has. An entry that cannot be locked at once gets a lease, and upkeep tries again a second later. An entry
+//! other one has. An entry that cannot be locked at once gets a lease, and upkeep tries again after a second. An entry
 //! whose reason is a time gets a lease until that time.
 //!
-//! Two reasons may have the same number. Then one of them ends too early for an entry, and the next claim sets that
-//! aside again. Riders have the number of their leader, as a negative one, which no other reason has.
+//! Two reasons may have the same number. Then one of them may end too early for an entry, and the next claim that
+//! meets it sets it aside again. Riders have the number of their leader, as a negative one, which no other reason has.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -172,7 +172,7 @@ pub(crate) fn look_again(held: &[(TaskNo, Nonce)]) -> bool {
 }
 
 /// Riders are removed once their leader has settled. What another transaction has locked is not waited for: [`riders`]
-/// makes it ready again.
+/// makes it ready again, or upkeep does.
 static REMOVE_RIDERS: Statement<&[ReasonNo], (ReasonNo, Freed)> = Statement::new(
     c"WITH free AS MATERIALIZED (
         SELECT r.task_no FROM taskq.run r WHERE r.aside = ANY ($1) FOR UPDATE SKIP LOCKED)
@@ -180,7 +180,7 @@ static REMOVE_RIDERS: Statement<&[ReasonNo], (ReasonNo, Freed)> = Statement::new
       RETURNING r.aside, r.task_no, r.tries, r.failures, r.dependencies",
 );
 
-/// Takes out what rides on tasks that have settled, by these.
+/// Takes out of `run` what rides there on tasks that have settled, by these, as far as it is not locked.
 pub(crate) fn riders(leaders: &[TaskNo]) -> HashMap<TaskNo, Vec<Freed>> {
     let reasons: Vec<ReasonNo> = leaders.iter().map(|leader| rides(*leader)).collect();
     let mut riders: HashMap<TaskNo, Vec<Freed>> = HashMap::new();

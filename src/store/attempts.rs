@@ -1,9 +1,9 @@
-//! The history of tries: those that did not settle their task, and those that a retry has made history. The try that has
-//! settled a task is in `settled`.
+//! The history of tries: those that did not settle their task, those that were revoked, and those from before the task has started
+//! over. The try that has settled a task is in `settled`.
 //!
-//! It is bounded: of each task the last [`MOST`] tries since it was inserted or retried are kept, and as many from before
+//! It is bounded: of each task the last [`MOST`] tries since it was inserted or has started over are kept, and as many from before
 //! that until there are more than [`MOST`] new ones; of those that do not count, which are beside these, as many once more.
-//! Deadlines that have passed since the last retry, and tries since then that do not count, are counted even if their rows are gone:
+//! Deadlines that have passed since then, and tries since then that do not count, are counted even if their rows are gone:
 //! the row that takes their place has their number.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, sql};
 use crate::store::live::Live;
 
-/// How many tries of a task are kept. docs/reference gives the same number.
+/// How many tries of a task are kept, of those that count and of the others each. docs/reference gives the same number.
 const MOST: i32 = 100;
 
 /// The outcome of a try that does not count. Any number of them may have the same number.

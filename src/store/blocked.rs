@@ -233,7 +233,7 @@ pub(crate) static LOWER: Statement<(&[TaskNo], i32, i32, i32, i32)> = Statement:
        WHERE b.task_no = ANY ($1)",
 );
 
-/// What `delay_children` or `retry_after` has set besides the tasks' own times is forgotten: these are new.
+/// What `delay_children` or `retry_after`, for instance, has set besides the tasks' own times is forgotten: these are new.
 pub(crate) static FORGET_DELAY: Statement<&[TaskNo]> =
     Statement::new(c"UPDATE taskq.blocked b SET not_before = NULL WHERE b.task_no = ANY ($1)");
 

@@ -42,7 +42,7 @@ pub(crate) struct Look {
     pub(crate) at: Wall,
 }
 
-/// How long conclusions from a bound are good for.
+/// How long conclusions from a bound are good for, at least.
 const LIFETIME: Duration = Duration::from_secs(10);
 
 /// How much longer for each page that was read to come to them: some hundred times as long as it takes.

@@ -35,7 +35,7 @@ pub(crate) struct Edge {
 pub(crate) enum Counts {
     /// The end of the other task counts for the wait whose number the edge has.
     ForItsWait,
-    /// The task has gone on without it. The view `dependencies` leaves it out; it comes back when the task starts over.
+    /// The task has gone on without it. The view `dependencies` leaves it out; it comes back when the task starts over, for instance.
     Dropped,
     /// The other task has started over without this one, which keeps what it had counted: that it had ended as it should.
     KeptAsMet,

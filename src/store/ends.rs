@@ -1,4 +1,5 @@
-//! Tallies of what has settled: how many rows `settled` has, per action, code and cause, without counting them.
+//! Tallies of what has settled: how many rows `settled` has, those of replaced tasks aside, per action, code and cause, without
+//! counting all of them.
 //!
 //! Settled rows do not change in what is counted until they are removed, revived or made tombstones. So upkeep *seals* the past
 //! second by second ([`seal`](crate::store::seal)): what settled before `seal.until` is summed up in `end_tally`. The number at any

@@ -50,7 +50,7 @@ pub(crate) fn is_over(task_no: TaskNo, now: Time) -> bool {
     due.is_some_and(|due| due <= now) && RELEASED.query(vec![task_no]).is_empty()
 }
 
-/// Tasks expire then, unless they are granted before.
+/// Tasks are to expire then.
 pub(crate) fn insert(tasks: impl Iterator<Item = (TaskNo, Time)>) {
     let mut first = Time::INFINITY;
     table::insert(&TABLE, |into| {
@@ -73,8 +73,8 @@ pub(crate) fn forget(task_nos: &[TaskNo]) {
     }
 }
 
-/// Those of the tasks of whose tries since the last retry one is history. Of a task without a try that counts: a worker has given it
-/// back.
+/// Those of the tasks of whose tries since they have last started over one is history. Of a task without a try that counts: a worker
+/// has given it back.
 pub(crate) static RELEASED: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT u.task_no FROM pg_catalog.unnest($1) AS u(task_no)
        WHERE EXISTS (SELECT FROM taskq.attempt a WHERE a.task_no = u.task_no AND NOT a.past OFFSET 0)",

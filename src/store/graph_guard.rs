@@ -2,7 +2,7 @@
 
 use crate::pg::statement::Statement;
 
-/// The row lock lasts until the transaction ends. Under REPEATABLE READ a guard that moved since the
-/// snapshot is a serialization failure.
+/// The row lock lasts until the transaction ends, or a subtransaction that is rolled back. Under REPEATABLE READ a guard
+/// that moved since the snapshot is a serialization failure.
 pub(crate) static GUARD: Statement<()> =
     Statement::new(c"UPDATE taskq.graph_guard SET version = version + 1");

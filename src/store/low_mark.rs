@@ -5,7 +5,7 @@
 //! long as positions are what they were: so a row says in which files that is, and how far they had come. And it is good for
 //! some minutes only: a backend that lives for longer finds out by itself whether it still holds.
 //!
-//! No call waits here. There is no key: two that write the same at the same moment write two rows, and the next one removes
+//! No call waits here. There is no key: two that write the same at the same moment write two rows, and a later one removes
 //! both. Rows are few, and dead ones as well: one is written for thousands of positions.
 
 use std::time::Duration;

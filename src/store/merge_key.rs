@@ -76,7 +76,7 @@ pub(crate) fn take(wanted: &BTreeMap<MergeKey, TaskNo>) -> BTreeMap<MergeKey, Ta
     free
 }
 
-/// Takes a key for a task whose actor holds on to it after its deadline, if no other has it.
+/// Takes a key for a task whose actor holds on to it after its deadline, if no other has it and its row is not locked.
 pub(crate) fn take_alone(key: &MergeKey, task_no: TaskNo) -> bool {
     !take(&BTreeMap::from([(key.clone(), task_no)])).is_empty()
 }
@@ -85,15 +85,15 @@ static CLEAR_HOLDERS: Statement<&[TaskNo], MergeKey> = Statement::new(
     c"UPDATE taskq.merge_key m SET holder_no = NULL WHERE m.holder_no = ANY ($1)
       RETURNING m.action, m.group_id, m.key",
 );
-/// Actions with entries that are ready with these keys: met by claims that could not lock the key, and left.
+/// Actions with entries that are ready with these keys, as those are that claims have met which could not lock the key.
 static WAITING: Statement<Keys, i32> = Statement::new(
     c"SELECT DISTINCT r.action_no FROM unnest($1, $2, $3) AS u(action, group_id, key)
        CROSS JOIN LATERAL (SELECT r.action_no FROM taskq.run r
                             WHERE r.key_hash = taskq._key_hash(u.action, u.group_id, u.key) AND r.grantable LIMIT 1) AS r",
 );
 
-/// Frees the keys of tasks whose performance has ended; which these were. Has one call woken for each action of which an entry is
-/// ready with one of them.
+/// Frees the keys of tasks whose performance has ended; which these were. Has calls woken for entries that are ready with one of
+/// them, one at most for each number of an action.
 pub(crate) fn free(holders: &[TaskNo]) -> Vec<MergeKey> {
     let keys = CLEAR_HOLDERS.query(holders);
     WAITING.query(MergeKey::columns(keys.iter())).into_iter().for_each(wake::ready);
@@ -119,8 +119,8 @@ static TIDY: Statement<Keys> = Statement::new(
                             AND a.action_no = t.action_no AND a.name = u.action OFFSET 0)",
 );
 
-/// Removes the rows of keys that no task has any more. One that is being used is locked and left; the
-/// next task that goes tries again.
+/// Removes the rows of keys that no task has any more. One that another transaction has locked is left; the next task
+/// with the key that goes tries again.
 pub(crate) fn tidy(keys: &[MergeKey]) {
     if keys.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! The tables: the statements that write to them are here. Also the live rows of tasks, whichever table they are in, and what a
+//! The tables: most of the statements that write to them are here. Also the live rows of tasks, whichever table they are in, and what a
 //! backend remembers of tables.
 //!
 //! Most statements are in the file or folder of the table that they write to.

@@ -98,7 +98,7 @@ pub(crate) static BRING_FORWARD: Statement<(&[TaskNo], Time), i32> = Statement::
       RETURNING s.action_no",
 );
 
-/// Takes out tasks of these actions that are due, so many at most, from a time on for each. Walks `scheduled_due_idx`,
+/// Takes out tasks of these actions that are due and not locked, so many at most, from a time on for each. Walks `scheduled_due_idx`,
 /// one range per action, earliest first; those that are due at one time in the order of their positions, however many there are.
 pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Position, bool, Freed)> =
     Statement::new(
@@ -140,7 +140,7 @@ pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
 pub(crate) static REMOVE: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.scheduled s WHERE s.task_no = ANY ($1)");
 
-/// Timers whose time has come, of whatever action, so many at most.
+/// Timers whose time has come and that are not locked, of whatever action, so many at most.
 pub(crate) static TAKE_TIMERS: Statement<(i32, Time), (Time, Position, bool, Freed)> = Statement::new(
     c"DELETE FROM taskq.scheduled d
        WHERE d.ctid = ANY (ARRAY(SELECT s.ctid FROM taskq.scheduled s

@@ -48,7 +48,7 @@ static LOCK_SEAL_IF_UNCHANGED: Statement<(Wall, Wall, i64)> = Statement::new(
 static MARK: Statement<(Wall, i64)> = Statement::new(c"UPDATE taskq.seal e SET mark_at = $1, mark_xid = $2");
 
 /// Seals from $1 on: up to $2, or to the second in which $3 rows are full; a second that has more is sealed as a
-/// whole. `ended` is also what went before it was sealed. What settled before $7 is not kept apart by time any more.
+/// whole. `ended` is also what went before it was sealed. Rows that settled before $7 are not kept apart by time any more.
 static SEAL: Statement<(Wall, Wall, i32, Wall, i64, bool, Wall), Sealed> = Statement::new(
     c"WITH part AS MATERIALIZED (
         SELECT pg_catalog.date_bin('1 second', s.settled_at, '2000-01-01') AS second, s.action_no, s.code, s.cause,
@@ -189,7 +189,7 @@ pub(crate) fn step(patience: Duration) -> bool {
     if LOCK_SEAL_IF_UNCHANGED.execute((state.until, state.mark_at, state.mark_xid)) == 0 {
         return false;
     }
-    // In this order: see above. Unless the clock is put back, every transaction with an id from `next` on settles at
+    // In this order: see above. Unless the clock is put back, or set by a test, every transaction with an id from `next` on settles at
     // this time or later.
     let at = clock::wall();
     let next = next_transaction_id().cast_signed();
@@ -250,7 +250,7 @@ fn minutes_before(time: Wall, minutes: u32) -> Wall {
     time.floor(MINUTE) - minutes * MINUTE
 }
 
-/// The second that this backend has sealed last had more rows than a step counts; so has the next one, most likely.
+/// The second that this backend has sealed last had as many rows as a step counts, or more; so has the next one, most likely.
 static FULL: Memory<Latest<(), ()>> = Memory::of(Belief::FullSeconds);
 /// This backend has looked whether something may be sealed.
 static LOOKED: Memory<Latest<(), ()>> = Memory::of(Belief::Sealed);
@@ -261,7 +261,7 @@ pub(crate) fn keep_up() {
         return;
     }
     let more = step(PATIENCE);
-    // At once where there is more.
+    // Soon where there is more.
     let pause = if more { PATIENCE / 100 } else { PATIENCE };
     LOOKED.with(|looked| looked.note_for((), (), pause));
 }

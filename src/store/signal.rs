@@ -1,4 +1,4 @@
-//! The table `signal`: signals that wait to be counted because the counter was busy.
+//! The table `signal`: signals that wait to be counted because the counter was not to be had.
 
 use crate::number::{TaskNo, WaitNo};
 use crate::pg::statement::Statement;
@@ -22,7 +22,7 @@ pub(crate) fn may_be_there() -> bool {
     pages_of(&TABLE) > 0
 }
 
-/// Keeps other sessions from locking the table exclusively, until this transaction ends.
+/// Keeps other sessions from locking the table exclusively, until this transaction, or a subtransaction that is rolled back, ends.
 pub(crate) fn hold() {
     table::hold(&TABLE);
 }
@@ -77,7 +77,7 @@ pub(crate) struct Signal<'a> {
     pub(crate) skipped: i32,
 }
 
-/// Leaves signals to the next call that counts.
+/// Leaves signals to a later call that counts.
 pub(crate) fn append<'a>(signals: impl Iterator<Item = Signal<'a>>) {
     insert(&TABLE, |into| {
         for signal in signals {

@@ -3,7 +3,7 @@
 //!
 //! **No row that all update.** A call that changes one of these numbers appends a row with the difference,
 //! and waits for no other transaction; the number is the sum. Rows are never updated, only folded: now and
-//! then a call takes the rows of a group that no other transaction holds (SKIP LOCKED), and puts their sum in
+//! then a call takes rows of a group that no other transaction holds (SKIP LOCKED), and puts their sums in
 //! their place in one transaction, so every snapshot has either the rows or the sum. Tasks without a group
 //! have no row here.
 //!
@@ -199,7 +199,7 @@ fn append_for(ends: &[(TaskNo, Outcome)], number: i64, now: Time) {
     }
 }
 
-/// How many rows one fold takes.
+/// How many rows of a group one fold takes at most.
 const MOST: i32 = 2000;
 
 /// How long what has settled is kept apart by its time. sql/views.sql has the same number.

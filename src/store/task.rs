@@ -47,7 +47,7 @@ table!(c"task":
 /// By task_no.
 pub(crate) static BY_NUMBER: Index = Index::new(&TABLE, c"task_pkey");
 thread_local! {
-    /// Where the tasks lie that this backend has met.
+    /// Where some of the tasks lie that this backend has met.
     static PLACES: Places = const { Places::new() };
 }
 
@@ -69,7 +69,7 @@ pub(super) fn numbers(look: &Look, ids: &[&str]) -> HashMap<String, TaskNo> {
 static OF_GROUP: Statement<&str, TaskNo> =
     Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1");
 
-/// The tasks of a group, in the order of their insertion.
+/// The tasks of a group, in the order of their numbers.
 pub(crate) fn of_group(group: &str) -> Vec<TaskNo> {
     let mut task_nos = OF_GROUP.query(group);
     task_nos.sort_unstable();

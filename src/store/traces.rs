@@ -21,8 +21,8 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
-    /// Removes `task` rows, and the rows of unique keys that point to them. `ends` are those of the tasks that had
-    /// settled.
+    /// Removes `task` rows, their rows of `expiry`, and the rows of unique keys that point to them, unless these are
+    /// locked. `ends` are those of the tasks that had settled.
     pub(crate) fn by_removing(&mut self, task_nos: &[TaskNo], ends: &HashMap<TaskNo, Outcome>) {
         let (mut unique_keys, mut expiring) = (Vec::new(), Vec::new());
         REMOVE.map(task_nos, |(task_no, expires, group, merge_key, unique_key, action)| {
@@ -56,8 +56,8 @@ impl Traces {
         tally::removed(&self.losses, now);
     }
 
-    /// Counts them out of their groups, and removes the rows of keys and the slots of groups that no task has any
-    /// more; returns how many tasks it were.
+    /// Counts them out of their groups, and removes what is not locked of the rows of keys and the slots of groups that no task
+    /// has any more; returns how many tasks it were.
     pub(crate) fn tidy(self, now: Time) -> i64 {
         tally::removed(&self.losses, now);
         slot::tidy(&self.losses.groups().cloned().collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! `complete_task`: completes by hand a task that no worker holds, an approval for instance.
+//! `complete_task`: completes by hand a task that no worker holds, or a signal.
 
 use pgrx::datum::AnyElement;
 use pgrx::prelude::*;
@@ -20,7 +20,7 @@ fn taskq_complete_task(task_id: Option<&str>, result: Option<AnyElement>, status
         .to_owned()
 }
 
-/// Completes a task that waits for no other and that no worker owns, or a signal. Its row is locked first: a worker that is
+/// Completes a task that waits for no other and for which no token is valid, or a signal. Its row is locked first: a worker that is
 /// granted the task meanwhile keeps it.
 fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<String>) -> Result<Outcome> {
     let id = required("task_id", task_id)?;

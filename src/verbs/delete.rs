@@ -1,4 +1,4 @@
-//! `delete_tasks`: tasks go with their dependencies, and with the tasks that lose their last dependency by it.
+//! `delete_tasks`: tasks go with their dependencies, and with blocked tasks that lose their last dependency by it.
 
 use std::collections::HashSet;
 
@@ -54,7 +54,7 @@ fn taskq_delete_tasks(
     })
 }
 
-/// Reads all tasks that no worker owns, and whether each is settled; those that were inserted first come
+/// Reads all tasks for which no token is valid, and whether each is settled; those that were inserted first come
 /// first.
 static MATCHING: Statement<Filters, (TaskNo, bool)> = Statement::planned_each_time(
     sql!(
@@ -72,7 +72,7 @@ static MATCHING: Statement<Filters, (TaskNo, bool)> = Statement::planned_each_ti
     ),
 );
 
-/// Deletes what a filter has found, but for what has begun, or come back to life, since.
+/// Deletes what a filter has found, but for what has begun, come back to life or been replaced since.
 fn delete_matching(matching: &[(TaskNo, bool)], now: Time) -> Result<i64> {
     let task_nos: Vec<TaskNo> = matching.iter().map(|(task_no, _)| *task_no).collect();
     let mut rows = fold::locked(|| Ok(locks::lock(&task_nos, LockStrength::Update)), |rows| rows)?;
@@ -95,8 +95,8 @@ fn delete_matching(matching: &[(TaskNo, bool)], now: Time) -> Result<i64> {
     Ok(delete_locked(going, rows, now))
 }
 
-/// Deletes tasks in waves: those asked for, then the blocked tasks, if they are not suspended, that are left without any
-/// dependency, and so on. Each wave is locked in the global order before it is touched.
+/// Deletes tasks in waves: those asked for, then the blocked tasks that are left without any dependency, and so on; see
+/// [`delete_locked`] for what stays. Each wave is locked in the global order before it is touched.
 fn delete(ids: &[&str], now: Time) -> Result<i64> {
     let idle = Idle { ids: ids.to_vec(), refusal };
     rights::check_tasks(Doing::Change, numbers::by_id(ids).into_values())?;

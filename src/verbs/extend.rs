@@ -30,7 +30,7 @@ fn taskq_extend_tasks_ownership(
 }
 
 /// Gives more time to those of the tasks that are still held; for each pair, whether its token still holds
-/// the task. With `wait` it sleeps first, until one is held no more or the time is up.
+/// the task. With `wait` it sleeps first, if all are held: until one is held no more, a deadline is near or the time is up.
 pub(super) fn extend(
     actor_id: Option<&str>,
     task_ids: Option<Vec<Option<String>>>,

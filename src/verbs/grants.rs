@@ -1,4 +1,4 @@
-//! What an actor is given: the rows of `own_tasks`.
+//! What an actor is given: the rows of `own_tasks` and `return_and_own_tasks`.
 
 use std::collections::HashMap;
 

@@ -98,7 +98,7 @@ fn members_of_caller(group: &str) -> Result<Vec<TaskNo>> {
     Ok(task_nos)
 }
 
-/// The tasks of a group, in the order of their insertion.
+/// The tasks of a group, in the order of their numbers.
 fn members(group: &str) -> Vec<TaskNo> {
     task::of_group(group)
 }
@@ -224,8 +224,8 @@ fn dependencies_of(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
 /// Back to the start: tokens are revoked, tries and results forgotten. If the group has seed tasks, the
 /// others are deleted. Returns how many tasks the group had.
 ///
-/// Live dependents outside the group that had counted the end of one of its tasks wait for it again, unless they have enough
-/// others (`num_required`). One that is in progress goes on, without that dependency.
+/// Live dependents outside the group that had counted the end of one of those that stay wait for it again, unless they have
+/// enough others (`num_required`). One that is in progress goes on, without that dependency.
 fn reset(group: &str, now: Time) -> Result<i64> {
     guard();
     let (all, _) = hold(group);

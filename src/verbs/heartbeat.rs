@@ -1,13 +1,13 @@
-//! The sleep of `extend_tasks_ownership(wait =>)`: until one of the tasks is held no more, or the time is up.
+//! The sleep of `extend_tasks_ownership(wait =>)`: until one of the tasks is held no more, a deadline is near, or the time is up.
 //!
-//! **It holds nothing while it sleeps.** Its looks give up their locks at once, and it has written nothing: otherwise a cancel
+//! **It holds no row while it sleeps.** Its looks give up their locks at once, and it has written nothing: otherwise a cancel
 //! would have to wait for the row of the task, and the call could not be woken by it. So the extension that comes before the
 //! sleep is made by a process that commits ([`errand`]); where there is none, none is made, and the call comes back before the
 //! first deadline would pass.
 //!
 //! **It is woken by an end.** A change that makes a token void is noted for the task ([`wake::let_go`], [`wake::settled`]), and its
-//! commit wakes the call that is registered for that; a commit between a look and the sleep finds the registration. A call for
-//! more than [`MOST_CHANNELS`] tasks looks every second besides.
+//! commit, where that calls back, wakes the calls that are registered for that; a commit between a look and the sleep finds the
+//! registration. A call for more than [`MOST_CHANNELS`] tasks looks every second besides.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -60,8 +60,8 @@ static HELD: Statement<(&[TaskNo], &[Nonce]), Held> = Statement::new(
         FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.nonce = ANY ($2)",
 );
 
-/// Sleeps for as long as all of the tasks are held, and the time is not up. What the caller gives to extend is extended before, where
-/// that can be done at once for all to see; extending again is for the caller.
+/// Sleeps for as long as all of the tasks are held, no deadline is near, and the time is not up. What the caller gives to extend is
+/// extended before, where that can be done at once for all to see; extending again is for the caller.
 pub(super) fn wait(
     pairs: &[(Option<String>, Option<Uuid>)],
     max_duration: Interval,

@@ -242,7 +242,7 @@ struct Keys {
 }
 
 impl Keys {
-    /// A task for each id and body. What is wrong with the keys is so with the first of them.
+    /// A task for each id and body. What is wrong with the keys is said of the first of them, but for `unique_by`.
     fn of(self, tasks: Vec<(Option<String>, Option<String>)>) -> Result<Vec<TaskSpec>> {
         let alone = tasks.len() == 1;
         let first = tasks.first().and_then(|(id, _)| id.clone());

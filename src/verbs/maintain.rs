@@ -1,4 +1,4 @@
-//! `maintain`: upkeep for quiet times, when no worker claims tasks.
+//! `maintain`: upkeep for quiet times, when no worker claims tasks; `recount`: what has settled is summed up anew.
 
 use std::time::Duration;
 

@@ -1,15 +1,15 @@
 //! How soon a sleeping call looks again by itself.
 //!
-//! Wake-ups are what ends a sleep. But a wake-up can get lost, and taskq cannot prevent it: Postgres resets a backend's
+//! Wake-ups are to end a sleep. But a wake-up can get lost, and taskq cannot prevent it: Postgres resets a backend's
 //! latch where it waits for a lock or for another backend's page, so a wake-up that comes in the middle of a look may be
 //! gone by its end. And a look skips what others have locked, and they may release it without a change. Both are over a
-//! moment later. So **a short sleep follows first**, and another look. What is still locked then is
+//! moment later, as a rule. So **a short sleep follows first**, and another look. What is still locked then is
 //! searched for after twice the time, and so on: nothing stays hidden for much longer than it was locked. Otherwise the long
 //! sleeps follow, which double as well, up to that of [`wake::longest_sleep`].
 //!
 //! Looks cost something, and many calls sleep: a look that can find nothing new, since no transaction of the whole
-//! cluster has changed anything since the one before, is skipped. A backend that calls again at once goes on where it
-//! was.
+//! cluster has changed anything since the one before, is skipped. A backend whose call for some actions came
+//! back empty goes on with the long sleeps where it was, if it calls for the same ones within a second.
 
 use std::time::Duration;
 

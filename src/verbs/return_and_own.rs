@@ -1,9 +1,9 @@
 //! `return_and_own_tasks`: what a worker in steady state needs, in one call and one commit. It is `return_tasks`, and
 //! then `own_tasks` without a wait: both are done by what does them alone.
 //!
-//! **In this order**, so that what the returns free can be owned by the call: a slot, a key, a turn, a child that
-//! waited for nothing else, a task that is given back without a delay. And a deadline that has passed does no harm to a
-//! return that comes late, since upkeep looks after deadlines as a part of owning.
+//! **In this order**, so that what the returns free can be owned by the call: a dependent, a child that waits for nothing else, a
+//! task that is given back without a delay, or what a slot or a key had kept back, for instance. And a deadline that has passed does
+//! no harm to a return that comes late, since upkeep looks after deadlines as a part of owning.
 
 use pgrx::datum::{AnyElement, Interval, Uuid};
 use pgrx::prelude::*;

@@ -42,9 +42,9 @@ record! {
 
 /// FOR NO KEY UPDATE, until the transaction ends: of several processes with one token the second saves when the first has
 /// committed or has been rolled back, with a look that is newer. So it finds the step if that was saved, and the next position if it
-/// was another one. Nor is the task returned, taken over or cancelled before: the actor that is granted it then is given the
-/// step. Readers do not wait for it, nor do calls that only refer to the row (FOR KEY SHARE): reports, and insertions of tasks that
-/// depend on this one.
+/// was another one. Nor is the task returned, taken over or cancelled before: the actor that is granted it then finds the
+/// step. Readers do not wait for it, nor do calls that only refer to the row (FOR KEY SHARE): reports, for instance, and insertions of
+/// tasks that depend on this one.
 static HELD: Statement<(TaskNo, Nonce), Held> = Statement::new(
     c"SELECT r.tries, r.actor_id, r.action_no, r.grantable FROM taskq.run r
        WHERE r.task_no = $1 AND r.nonce = $2 FOR NO KEY UPDATE",

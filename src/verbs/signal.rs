@@ -55,7 +55,7 @@ struct Signal<'a> {
 enum Found {
     /// It waits for this call: its row is locked.
     Waiting(Live),
-    /// One was first.
+    /// It has ended.
     Settled,
     Nothing,
 }

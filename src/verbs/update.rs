@@ -1,8 +1,8 @@
 //! `update_tasks`: tasks that are neither in progress nor settled are changed in place, with their dependencies and dependents as they are.
 //!
 //! **No worker performs what was there before.** A claim whose snapshot is older than this call's commit would read the
-//! `task` row as it was, should it find the same row in `run`. So a changed task that stands in `run` gets another row
-//! there: its row is deleted and inserted anew. A claim that sees the old one with an old snapshot finds it deleted and skips it.
+//! `task` row as it was, should it find the same row in `run`. So a changed task that stands in `run` gets another row,
+//! there or in `scheduled`: its row is deleted. A claim that sees the old one with an old snapshot finds it deleted and skips it.
 //!
 //! **No mark passes an entry.** What keeps its place is inserted at the position of the row that is deleted in the same
 //! statement. Every snapshot sees one of the two, grantable as before, so no low-water mark (see `claim::marks`) has moved
@@ -160,7 +160,7 @@ fn update(ids: &[&str], filter: &Filter, skip: bool, change: &Change, now: Time)
     Ok(change_all(&in_order(&ids, &found, &rows), change, now))
 }
 
-/// Reads all that no worker owns and that is not settled; those that were inserted first come first.
+/// Reads all that is not settled and for which no token is valid; those that were inserted first come first.
 static MATCHING: Statement<(&[&str], &[&str], &[&str]), TaskNo> = Statement::planned_each_time(sql!(
     "SELECT t.task_no
        FROM (SELECT r.task_no FROM taskq.run r WHERE r.nonce = 0
@@ -229,7 +229,7 @@ fn refuse_missing(ids: &[&str], found: &HashMap<String, TaskNo>) -> Result<()> {
 
 const IN_PROGRESS: &str = "in progress";
 
-/// Tasks that a worker owns, and tasks that have ended.
+/// Tasks for which a token is valid, and tasks that have ended.
 static BEGUN: Statement<&[TaskNo], (TaskNo, String)> = Statement::new(
     c"SELECT u.task_no, 'in progress'
         FROM pg_catalog.unnest($1) AS u(task_no)

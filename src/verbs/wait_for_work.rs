@@ -114,7 +114,7 @@ fn permitted(names: Vec<Option<String>>) -> Result<Vec<String>> {
 }
 
 /// `taskq._look_for_work(actions text[], keep_up boolean) -> TABLE (ready boolean, owed boolean, due timestamptz, shared timestamptz, rest bigint)`: whether
-/// own_tasks would be granted a task; else what is left for others, and until when. `keep_up`: what is due is done first.
+/// own_tasks would be granted a task; else what is left for others, and until when. `keep_up`: some of what is due is done first.
 #[pg_extern(sql = "")]
 fn taskq_look_for_work(names: Vec<Option<String>>, keep_up: bool) -> Rows<Found> {
     Rows(vec![rights::for_caller(|| {

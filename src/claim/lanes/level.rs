@@ -63,7 +63,7 @@ static WITHOUT_LANE: Statement<(i32, i32, i32), (TaskNo, Position)> = Statement:
        ORDER BY r.position LIMIT $3",
 );
 
-/// How many lanes a backend knows by name when it chooses the first turn.
+/// How many lanes are looked at, at most, when the first turn is chosen.
 const FEW: i32 = 64;
 
 /// One priority of an action.

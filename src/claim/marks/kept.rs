@@ -59,7 +59,7 @@ pub(super) struct Marks {
     pub(super) asked: HashMap<i32, Wall>,
     /// How many looks there were so far.
     pub(super) looks: u64,
-    /// How many grants there were so far.
+    /// How many grants there were so far, and marks taken over.
     pub(super) grants: u64,
 }
 

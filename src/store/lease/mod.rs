@@ -1,19 +1,19 @@
-//! The table `lease`: deadlines, recorded at each grant that has one, looked after once they have passed
-//! (`upkeep::elapsed`), gone with their performances.
+//! The table `lease`: deadlines, recorded at each grant or extension that has one, looked after once they have passed
+//! (`upkeep::elapsed`), gone with their performances as a rule. Also times at which what is set aside is looked at.
 //!
 //! **Hardly more rows than there are tasks in progress.** A call that grants or extends tasks appends one row to `lease`
-//! for each deadline (one for each thousand tasks). The row has a *keeper*, one of its tasks. Deadline and keeper are the index;
-//! both are at hand where a performance ends or is extended. So the call that ends it finds the row by one descent if
-//! the task is its keeper, and does not read the table if another task is. A keeper that was alone takes the row along.
-//! One that leaves others behind has it handed on to one of these right before the commit ([`tidy`]): a keeper is
+//! for each deadline and base (one for each thousand tasks of it). The row has a *keeper*, one of its tasks. Deadline and keeper are
+//! the index; both are at hand where a performance ends or is extended. So a call that ends one performance finds the row by one
+//! descent at most if the task is its keeper, and does not read the table if another task is. A keeper that was alone takes
+//! the row along. One that leaves others behind has it handed on to one of these right before the commit ([`tidy`]): a keeper is
 //! chosen by chance, so that half of the tasks are gone by then, on average, and a row of a hundred tasks that come
-//! back one by one is written anew some six times, not a hundred times.
+//! back one by one is written anew a few times, not a hundred times.
 //!
 //! A row too many does no harm: it says "look at these tasks once this time has come", and what the tasks' own rows say
-//! decides. It is left where another transaction has the row locked, where two tasks of one row come back at the same
-//! moment, and by transactions that are prepared, or that are at a higher level than READ COMMITTED. For these, grants
-//! look at a page of `lease` now and then
-//! ([`tidy::patrol`]). A row too few would leave a task with a dead worker, and upkeep would not see it. So a row is removed only by a
+//! decides. It is left, for instance, where another transaction has the row locked, where two tasks of one row come back at the same
+//! moment, and by transactions that are prepared, or that are at a higher level than READ COMMITTED. For these, calls
+//! that append rows look at a page of `lease` now and then ([`tidy::patrol`]). A row too few would leave a task with a dead
+//! worker, and upkeep would not see it. So a row is removed only by a
 //! transaction that sees that no task needs it, or that puts another in its place; if that is rolled back, so is the
 //! removal.
 
@@ -40,7 +40,7 @@ table!(c"lease":
 static BY_KEEPER: Index = Index::new(&TABLE, c"lease_deadline_idx");
 
 thread_local! {
-    /// Where the rows lie that this backend has appended, by their keepers.
+    /// Where some of the rows lie that this backend has appended lately, by their keepers.
     static PLACES: Places = const { Places::new() };
 }
 

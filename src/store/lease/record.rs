@@ -8,7 +8,7 @@ use crate::pg::clock::Time;
 use crate::token::Base;
 use crate::wake;
 
-/// How many tasks one row has at most: so many are looked at when the row passes on or its time has come.
+/// How many tasks one row has at most: so many at most are looked at when the row passes on or its time has come.
 const MOST_TASKS: usize = 1000;
 
 /// Remembers the deadlines of tasks granted, extended or set aside under one base.

@@ -61,7 +61,7 @@ table!(c"run":
 /// By task_no.
 pub(crate) static BY_NUMBER: Index = Index::new(&TABLE, c"run_pkey");
 thread_local! {
-    /// Where this backend's grants lie.
+    /// Where some of this backend's grants lie.
     static PLACES: Places = const { Places::new() };
 }
 

@@ -9,7 +9,7 @@ use crate::pg::table::Key;
 /// entry at once.
 const NEAR: usize = 8;
 
-/// From further off than this the last walk came from where it knew nothing.
+/// A walk that came from further off than this is taken for one that knew nothing of where to begin.
 const FAR: usize = 4096;
 
 thread_local! {

@@ -1,4 +1,4 @@
-//! Whom a limit concerns: the actions that it may hold tasks of.
+//! Which actions a limit concerns: those that it may hold tasks of.
 
 use super::Limit;
 use crate::pg::statement::Statement;

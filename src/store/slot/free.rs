@@ -107,7 +107,7 @@ static LOOKS_FREE: Statement<(&[&str], &[&str], &[i32], &[Position]), bool> = St
 pub(crate) struct Locked {
     /// Positions of free slots, locked by this transaction, for each of the asks.
     pub(crate) slots: Vec<Vec<Position>>,
-    /// Limits of which slots were made: until the commit no other transaction can make any.
+    /// Limits of which slots were made: until this transaction ends no other can make any.
     pub(crate) made: Vec<Limit>,
 }
 

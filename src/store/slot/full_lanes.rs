@@ -25,7 +25,7 @@ static FULL: Statement<&[&str], (Option<String>, Option<String>, i64, Option<i64
       SELECT NULL, NULL, pg_catalog.count(*), pg_catalog.sum(h.held)::bigint FROM held AS h",
 );
 /// Those of the limits, which were full, that still are: they allow no more than were held then, and nothing is free.
-/// Walks `slot_free_idx` from the marks on ($4).
+/// And groups of which none may run. Walks `slot_free_idx` from the marks on ($4).
 static STILL_FULL: Statement<(&[&str], &[&str], &[i32], &[Position]), (String, Lane)> = Statement::new(
     c"SELECT u.name, taskq._lane(u.group_id)
         FROM unnest($1, $2, $3, $4) AS u(group_id, name, held, start)

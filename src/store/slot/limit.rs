@@ -53,7 +53,7 @@ impl Limit {
 const MOST_KEYS: u64 = 128;
 
 /// For how many limits of one action a call takes locks at most: the lock table has little room. For more it takes
-/// one that stands for all.
+/// one that stands for all, if that is to be had.
 const MOST_LOCKS: usize = 16;
 
 /// The places of those limits whose slots may be made or removed by this transaction.

@@ -4,7 +4,7 @@
 //! taken nothing, and no two grants take the same. It belongs to the performance that occupies it and is freed by
 //! whatever ends that: there is no counter that could drift.
 //!
-//! **Slots of groups are made when they are needed**, by a claim that finds fewer rows than the limit. It makes them
+//! **Slots of groups are made when they are needed**, as a rule by a claim that finds fewer rows than the limit. It makes them
 //! under a lock that it only tries, so that no claim waits for another's insert. A claim that does not get the lock takes
 //! the limit for full; a waiting call is woken when the holder commits, and besides looks again by itself soon. The
 //! holder of the lock counts the rows with a snapshot taken after it got the lock, so it makes no more than the limit
@@ -107,7 +107,7 @@ static TIDY: Statement<(&str, &str)> = Statement::new(
 );
 
 /// Removes the slots of groups that have no tasks any more; waits for no lock. Slots that another transaction is
-/// using just now stay until the next task of the group goes.
+/// using just now, and those of limits that it cannot lock, stay until another task of the group goes.
 pub(crate) fn tidy(groups: &[String]) {
     if groups.is_empty() {
         return;

@@ -1,6 +1,6 @@
 //! `metrics`: the numbers of the moment as OpenMetrics text; `metrics_rows`: the same as rows.
 //!
-//! One statement counts, with one snapshot: each table of what is alive is read once, from end to end as long as it is
+//! One statement counts, with one snapshot: each table of what is alive is read, from end to end as long as it is
 //! small and else in part (`sql/estimates.sql`); what has settled is in tallies. Two small ones besides ask what is set for
 //! the actions, and how old the oldest ready tasks are.
 //! The exposition format (escaping, suffixes, `# EOF`) is left to `prometheus-client`.
@@ -314,7 +314,7 @@ struct Family {
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// A number that only grows.
+    /// A number that only grows, until its source is reset.
     Counter,
     /// A number of things that are there at the moment.
     Gauge,

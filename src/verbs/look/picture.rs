@@ -32,12 +32,12 @@ fn taskq_graph(
     })())
 }
 
-/// How far the tasks that are left out are counted.
+/// How far those are counted that are left out of a task's surroundings.
 const COUNTED: usize = 10_000;
 
 /// The part of the graph that is shown.
 pub(super) struct Picture {
-    /// In the order of insertion.
+    /// In the order of their numbers.
     shown: Vec<TaskNo>,
     nodes: HashMap<TaskNo, Node>,
     links: Vec<Link>,
@@ -46,7 +46,7 @@ pub(super) struct Picture {
 
 impl Picture {
     /// A task with its ancestors and descendants, the nearest first; or, if no task has this id, the tasks of a
-    /// group in the order of their insertion.
+    /// group in the order of their numbers.
     pub(super) fn of(name: &str, most: usize, skip: usize) -> Result<Self> {
         let all = match numbers::by_id(&[name]).get(name) {
             Some(number) => surroundings(*number, most.saturating_add(skip).saturating_add(COUNTED)),

@@ -1,4 +1,4 @@
-//! Walking the stored graph, level by level: `ancestors` and `descendants`.
+//! Walking the stored graph, level by level, for `ancestors` and `descendants` among others.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! One look for tasks: what is due is done, then tasks are claimed, in a transaction that keeps both.
+//! One look for tasks: what is due is done and tasks are claimed, in a transaction that keeps both.
 
 use std::time::Duration;
 

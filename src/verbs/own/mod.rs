@@ -115,7 +115,7 @@ fn tidied(found: Look, took: Duration) -> Vec<Grant> {
 /// Does something, and grants what there is then, without waiting.
 ///
 /// The low-water marks of claiming move for longer than a transaction only where that has no id yet (see
-/// [`crate::claim::marks`]). What is done first gives it one. So the look that moves them comes before. Otherwise a worker
+/// [`crate::claim::marks`]). What is done first gives it one, as a rule. So the look that moves them comes before. Otherwise a worker
 /// that always returns and owns in one call would scan all that it has ever been granted, for as long as a session holds a
 /// snapshot. What is due by that look is done by the claim, which finds the signals that came since by itself.
 pub(super) fn own_after<T>(

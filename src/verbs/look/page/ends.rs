@@ -65,7 +65,7 @@ pub(super) fn groups() -> Option<Section> {
     Some(Section::of("groups", name, colours, table(&columns, &rows)))
 }
 
-/// Of the last 20,000 that have ended, or hardly more. What has aborted only because of another is left out.
+/// Of the last 20,000 that have ended, or hardly more. What has aborted because of a dependency is left out.
 static DEAD_ENDS: Statement<(), (String, String, String, String, i32, String, String)> = Statement::planned_each_time(
     c"SELECT d.task_id, d.action, d.cause, COALESCE(d.status, ''), d.num_tries, taskq._age(taskq.clock() - d.settled_at),
              pg_catalog.to_char(d.settled_at, 'YYYY-MM-DD HH24:MI:SS TZ')
@@ -78,7 +78,7 @@ static DEAD_ENDS: Statement<(), (String, String, String, String, i32, String, St
        ORDER BY d.settled_at DESC",
 );
 
-/// The tasks that aborted last.
+/// Those of the tasks that aborted last which [`DEAD_ENDS`] finds.
 pub(super) fn aborted(anchors: &Anchors) -> Option<Section> {
     let dead_ends = DEAD_ENDS.query(());
     if dead_ends.is_empty() {

@@ -63,7 +63,7 @@ pub(super) fn ends_of(text: &str, most: usize) -> String {
 const LINE: usize = 160;
 const WHOLE: usize = 10_000;
 
-/// A text of many lines, as errors have: the first and the last line, and up to [`WHOLE`] characters of it to unfold.
+/// A text that may have many lines, as errors do: the first and the last line, and up to [`WHOLE`] characters of it to unfold.
 pub(super) fn folded(text: &str) -> String {
     // Workers on Windows end lines with both.
     let text = &text.replace("\r\n", "\n");

@@ -1,4 +1,4 @@
-//! A graph drawn in layers: each task to the right of all that it runs after.
+//! A graph drawn in layers: each task to the right of those in the picture that it runs after.
 
 use std::collections::HashMap;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! `page`: the queue at a glance, as one HTML page without anything from elsewhere.
 //!
-//! What users wrote goes through [`html`] and is never markup; so do times: the owner of a database names its time zone. The numbers come from tallies, bounded looks along indexes and,
-//! of what is very many and has not settled, from samples.
+//! What users wrote goes through [`html`] and is never markup; so do times: the owner of a database names its time zone. Most numbers
+//! come from tallies, bounded looks along indexes and, of what is very many and has not settled, from samples.
 
 mod actions;
 mod anchors;

@@ -98,7 +98,7 @@ static ASLEEP: Statement<(), (i64, String, String, Vec<String>, String, String)>
 /// How many names of actions are listed.
 const LISTED: usize = 10;
 
-/// The sessions that sleep until there is work, or until a task has ended.
+/// The sessions that sleep in waiting calls.
 pub(super) fn asleep(anchors: &Anchors) -> Option<Section> {
     let asleep = ASLEEP.query(());
     if asleep.is_empty() {
@@ -155,7 +155,7 @@ static FAILING: Statement<(), Failing> = Statement::planned_each_time(
        ORDER BY f.place",
 );
 
-/// Tasks of which a try has failed, and which wait for another.
+/// Tasks of which a try has failed, and which wait for another, as far as they are found.
 pub(super) fn failing(anchors: &Anchors) -> Option<Section> {
     let failing = FAILING.query(());
     let aside = count(failing.first()?.number, "task") + " with a try that failed, and another to come";

@@ -15,7 +15,7 @@ static STOPPED: Statement<(), (String, String, String, String, String, String)> 
        ORDER BY s.place",
     );
 
-/// What keeps tasks that are ready from being granted.
+/// What keeps tasks that are ready from being granted: what was stopped on purpose, and limits that are full.
 pub(super) fn stopped(anchors: &Anchors) -> Option<Section> {
     let stopped = STOPPED.query(());
     if stopped.is_empty() {
