@@ -201,28 +201,32 @@ describe("transactions", () => {
     const committed = gate();
     let completing = 0;
     let completed = Promise.resolve();
-    app.task("open", { lease: "6 seconds" }, async (_, task) => {
+    app.task("open", { lease: "15 seconds" }, async (_, task) => {
       completed = completed.then(() => task.complete({ client }));
       await completed;
       completing++;
       await committed.promise;
     });
-    app.task("beside", { lease: "6 seconds" }, () => committed.promise);
+    app.task("beside", { lease: "15 seconds" }, () => committed.promise);
     const beside = await app.insert("beside", null, { priority: 1 });
     const open = await app.insertMany("open", new Array(count).fill(null));
     const working = [app.work({ concurrency: count + 1 })];
-    await until(() => completing === count, "the completions");
     const thief = database.app();
-    thief.task("beside", () => assert.fail("it is held"));
-    working.push(thief.work());
-    const deadline = async () => (await database.task(beside)).action_deadline.getTime();
-    for (let beat = 0; beat < 3; beat++) {
-      const before = await deadline();
-      await until(async () => (await deadline()) > before, "a heartbeat");
+    try {
+      await until(() => completing === count, "the completions");
+      thief.task("beside", () => assert.fail("it is held"));
+      working.push(thief.work());
+      const deadline = async () => (await database.task(beside)).action_deadline.getTime();
+      for (let beat = 0; beat < 2; beat++) {
+        const before = await deadline();
+        await until(async () => (await deadline()) > before, "a heartbeat");
+      }
+    } finally {
+      // Else the workers do not end.
+      await client.query("COMMIT");
+      client.release();
+      committed.open();
     }
-    await client.query("COMMIT");
-    client.release();
-    committed.open();
     for (const id of [beside, ...open]) await database.until(id, "completed");
     assert.equal((await database.task(beside)).num_tries, 1);
     await Promise.all([app.stop(), thief.stop()]);
