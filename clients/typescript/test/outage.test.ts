@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { between, pipe } from "./between.js";
-import { Database, until, WorkerProcess } from "./support.js";
+import { Database, pause, until, WorkerProcess } from "./support.js";
 
 describe("a stop in an outage", () => {
   let database: Database;
@@ -33,6 +33,7 @@ describe("a stop in an outage", () => {
       await until(() => /again in about (3200|6400|10000) ms/.test(worker.output), "a long pause");
       worker.kill("SIGTERM");
       await worker.says("the worker stops");
+      await pause(1000);
       away = false;
       assert.deepEqual(await worker.exited, { code: 0, signal: null });
       const { state, num_tries } = await database.task("long");
