@@ -21,8 +21,13 @@ describe("a stop in an outage", () => {
     const insert = "SELECT taskq.insert_task($1, 'job', $2::jsonb)";
     await database.rows(insert, "short", { sleep: 1500, heed: false });
     await database.rows(insert, "long", { sleep: 60_000, heed: false });
-    const env = { DATABASE_URL: way.connectionString, GRACE: "500 milliseconds", LEASE: "1 minute" };
-    const worker = new WorkerProcess("worker", env);
+    // With no place left there is no claim that pauses as well.
+    const worker = new WorkerProcess("worker", {
+      DATABASE_URL: way.connectionString,
+      GRACE: "500 milliseconds",
+      LEASE: "1 minute",
+      CONCURRENCY: "2",
+    });
     try {
       await worker.says("begun short");
       await worker.says("begun long");

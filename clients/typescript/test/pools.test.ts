@@ -14,13 +14,19 @@ describe("connections of a pool", () => {
   for (const given of [false, true]) {
     test(`one that is lost as soon as it is open ends no process, with ${given ? "a given" : "its own"} pool`, async () => {
       let lost = 0;
-      const way = await between(database, (socket) => pipe(socket, undefined, lose));
-      const lose = (data: Buffer) => {
-        // The end of the answer to the start. The other connections of an app have this name.
-        if (lost > 0 || data.includes("taskq-pg") || !data.includes(READY)) return data;
-        lost++;
-        return Buffer.concat([data, errorMessage("FATAL", "57P01", "terminating connection")]);
-      };
+      const way = await between(database, (socket) => {
+        // The other connections of an app say this first.
+        let other: boolean | undefined;
+        const heed = (data: Buffer) => {
+          other ??= data.includes("taskq-pg");
+          return undefined;
+        };
+        pipe(socket, heed, (data) => {
+          if (lost > 0 || other || !data.includes(READY)) return data;
+          lost++;
+          return Buffer.concat([data, errorMessage("FATAL", "57P01", "terminating connection")]);
+        });
+      });
       const { connectionString } = way;
       const pool = given ? new pg.Pool({ connectionString }) : undefined;
       const app = database.app(pool ? { pool } : { connectionString });

@@ -92,7 +92,7 @@ describe("stopping and dying", () => {
   for (const [signals, between] of [
     [["SIGTERM"], 0],
     [["SIGTERM", "SIGINT"], 0],
-    [["SIGTERM", "SIGINT"], 2000],
+    [["SIGTERM", "SIGINT"], 1200],
   ] as const) {
     const how = between ? `, ${between} ms between them` : "";
     test(`a transaction that a handler has left open does not hold up ${signals.join(" and ")}${how}`, async () => {
