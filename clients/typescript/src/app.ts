@@ -315,8 +315,8 @@ export class App {
     } finally {
       this.#worker = undefined;
       this.#working = undefined;
-      signals?.end();
       if (worker.abandoned) await this.#closePool();
+      signals?.end();
     }
   }
 

@@ -275,9 +275,9 @@ export class Context {
     return this.#suspendFor({ number, ...(await this.#busy(async () => kind.wait(step, time?.left))) });
   }
 
-  /** The result of a wait, or its error. What was called together with one that has failed is of less use from then on. */
+  /** The result of a wait, or its error. See {@link suspension} for those that were called before the error. */
   async #unwrap<T>(ended: Ended, step: string): Promise<T> {
-    if ("result" in ended) return ended.result as T;
+    if (!("timed_out" in ended || "aborted" in ended)) return ended.result as T;
     // What is called in the same turn, the rest of a `Promise.all`, comes first.
     await undefined;
     this.#failed = this.#calls;

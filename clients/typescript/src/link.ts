@@ -26,7 +26,8 @@ export function isPassing(error: unknown): boolean {
     : /^(08|53|57|25006|26000|42P05|0A000|40001|40P01|55P03)/.test(state);
 }
 
-const NO_ANSWER = "timeout: no answer of the server";
+/** As pg says it, which still has a timer of its own if the connection string asks for one. */
+const NO_ANSWER = "Query read timeout";
 
 /** Whether the call has taken too long by itself: it had to wait for a lock, or there was too much in it. */
 export function isTimeOut(error: unknown): boolean {
