@@ -17,7 +17,7 @@ import {
   type Workflow,
 } from "./handlers.js";
 import { Link } from "./link.js";
-import { OwnPool } from "./pool.js";
+import { OwnPool, surviveLosses } from "./pool.js";
 import { stopOnSignals } from "./process.js";
 import { runOn } from "./queryable.js";
 import { Queue } from "./queue.js";
@@ -82,6 +82,7 @@ export class App {
   readonly #actor: string;
   readonly #log: Logger;
   readonly #prepare: boolean;
+  readonly #timeout: number;
   readonly #calls: Link;
   readonly #actions = new Map<string, Registered>();
   readonly #givenPool: pg.Pool | undefined;
@@ -99,12 +100,15 @@ export class App {
       ...config
     } = typeof options === "string" ? { connectionString: options } : options;
     this.#givenPool = pool;
+    if (pool) surviveLosses(pool);
     // The password of a pool is not enumerable.
     this.#config = pool ? { ...pool.options, password: pool.options.password, ...config } : config;
     this.#actor = actor ?? `${hostname()}:${process.pid}:${randomBytes(3).toString("hex")}`;
     this.#log = logger ?? STDERR;
     this.#prepare = preparedStatements;
-    this.#calls = new Link(this.#make, this.#log, { prepare: preparedStatements, spare: true });
+    this.#timeout = config.query_timeout ?? pool?.options.query_timeout ?? QUERY_TIMEOUT;
+    const timeout = this.#timeout;
+    this.#calls = new Link(this.#make, this.#log, { prepare: preparedStatements, spare: true, timeout });
   }
 
   // --- registering ---------------------------------------------------------------------------------------------------
@@ -256,11 +260,11 @@ export class App {
     { timeout = "10 seconds" }: { timeout?: Duration } = {},
   ): Promise<Settled<Result> | undefined> {
     // However long it sleeps, that is no sign of a server that has vanished.
-    const link = new Link(() => this.#make({ query_timeout: 0 }), this.#log);
+    const link = new Link(this.#make, this.#log, { timeout: 0 });
     try {
       const [{ left, longest }] = await link.query(
-        `SELECT 1000 * extract(epoch FROM $1::interval)::float8 AS left,
-                800 * extract(epoch FROM nullif(current_setting('statement_timeout'), '0')::interval)::float8 AS longest`,
+        `SELECT (1000 * extract(epoch FROM $1::interval))::bigint AS left,
+                (800 * extract(epoch FROM nullif(current_setting('statement_timeout'), '0')::interval))::bigint AS longest`,
         [interval(timeout)],
       );
       for (const end = Date.now() + left; ; ) {
@@ -311,8 +315,16 @@ export class App {
     } finally {
       this.#worker = undefined;
       this.#working = undefined;
+      if (worker.abandoned) await this.#closePool();
       signals?.end();
     }
+  }
+
+  /** What a handler that has not ended holds of the pool is held for ever. A later transaction makes a new pool. */
+  async #closePool(): Promise<void> {
+    const pool = this.#ownPool;
+    this.#ownPool = undefined;
+    await pool?.close();
   }
 
   /** Stops {@link work}: no more is claimed, and what runs has the grace to end. Resolves when the worker has ended. */
@@ -325,9 +337,7 @@ export class App {
   /** Stops, and closes the connections. The app may be used again after that. */
   async close(): Promise<void> {
     await this.stop();
-    const pool = this.#ownPool;
-    this.#ownPool = undefined;
-    await Promise.all([this.#calls.close(), pool?.close()]);
+    await Promise.all([this.#calls.close(), this.#closePool()]);
   }
 
   /** `await using app = new App(…)` closes it at the end of the block. */
@@ -347,7 +357,12 @@ export class App {
       throw new RangeError("concurrency is no positive integer");
     if (!(Number.isInteger(prefetch) && prefetch >= 0))
       throw new RangeError("prefetch is no integer from 0 up");
-    const queue = new Queue(this.#make, this.#makeWaiter, this.#actor, this.#log, this.#prepare);
+    const queue = new Queue(this.#make, this.#actor, this.#log, {
+      prepare: this.#prepare,
+      timeout: this.#timeout,
+      // A claim sleeps, for longer than an answer may take elsewhere.
+      claimTimeout: this.#timeout && Math.max(this.#timeout, QUERY_TIMEOUT),
+    });
     const environment: Environment = { calls: this.#calls, pool: () => this.#pool(concurrency) };
     return new Worker(queue, environment, registered, { ...options, concurrency, prefetch }, this.#log);
   }
@@ -362,20 +377,16 @@ export class App {
     return pool;
   }
 
-  readonly #make = (options: pg.ClientConfig = {}): pg.Client =>
+  readonly #make = (): pg.Client =>
     new pg.Client({
       application_name: "taskq-pg",
       connectionTimeoutMillis: 10_000,
       keepAlive: true,
-      query_timeout: QUERY_TIMEOUT,
       ...this.#config,
-      ...options,
+      // A link has a time-out of its own.
+      query_timeout: 0,
       types: COLUMN_TYPES,
     });
-
-  /** A claim sleeps, for longer than an answer may take elsewhere. */
-  readonly #makeWaiter = (): pg.Client =>
-    this.#make({ query_timeout: Math.max(this.#config.query_timeout ?? QUERY_TIMEOUT, QUERY_TIMEOUT) });
 
   /** @internal For `taskq-pg/testing`: the registered actions and the configuration. */
   get internals() {

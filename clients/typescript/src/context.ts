@@ -47,10 +47,16 @@ export type ChildOptions = WaitOptions & Omit<TaskOptions, "id" | "signal" | "sp
 type Ended = { result: unknown } | { aborted: string | null; task: string } | { timed_out: true };
 
 /** What a wait asks of the suspension. Times are in seconds. */
-interface Wait {
+interface Asked {
   dependsOn?: Json[];
   atMost?: number;
   notBefore?: number;
+}
+
+/** A wait that the function is in. */
+interface Wait extends Asked {
+  /** In the order of the calls. */
+  number: number;
 }
 
 /** One kind of wait. */
@@ -62,15 +68,24 @@ interface Kind {
   /** How it had ended when its time was up, if nothing was suspended for it until then. */
   look?(step: string, until: string): Promise<Ended | undefined>;
   /** What to suspend for; `left` is what is left of its timeout. */
-  wait(step: string, left: number | undefined): Wait | Promise<Wait>;
+  wait(step: string, left: number | undefined): Asked | Promise<Asked>;
   /** What a timeout means. */
   timedOut: Ended;
 }
 
 const TIMED_OUT: Ended = { timed_out: true };
 
-/** The step that the code is in, and whose it is. */
-const within = new AsyncLocalStorage<{ context: Context; step: string }>();
+/** A step that runs. */
+interface Running {
+  context: Context;
+  step: string;
+  /** The transaction that it is, or is in. */
+  transaction?: string;
+  over?: true;
+}
+
+/** The step that the code is in. */
+const within = new AsyncLocalStorage<Running>();
 
 /**
  * What a workflow is given. What it does through this is saved under a name and not done again. While it waits, it holds
@@ -86,9 +101,13 @@ export class Context {
   readonly #used = new Map<string, number>();
   readonly #saved = new Set<string>();
   readonly #waits: Wait[] = [];
+  /** How many waits were called, and how many of them before the last error of one. */
+  #calls = 0;
+  #failed = 0;
   #running = 0;
   #quiet: (() => void) | undefined;
   #left = false;
+  #over = false;
   #suspend!: (outcome: Return) => void;
 
   /** @internal */
@@ -112,7 +131,7 @@ export class Context {
    * two, the function runs again: what it does elsewhere needs an idempotency key, `${ctx.id}/pay` for instance.
    */
   step<T>(name: string, run: () => T | Promise<T>, options: StepOptions = {}): Promise<T> {
-    return this.#perform(name, options, async (step) => this.#save(step, await run()));
+    return this.#perform(name, options, false, async (step) => this.#save(step, await this.#whole(run)));
   }
 
   /** Runs the function in a transaction that saves the step, too: its rows are written exactly once. */
@@ -121,18 +140,51 @@ export class Context {
     run: (client: PoolClient) => T | Promise<T>,
     options: StepOptions = {},
   ): Promise<T> {
-    return this.#perform(name, options, (step) =>
-      inTransaction(this.#environment.pool(), async (client) => this.#save(step, await run(client), client)),
+    return this.#perform(name, options, true, (step) =>
+      inTransaction(this.#environment.pool(), this.task, async (client) =>
+        this.#save(step, await this.#whole(() => run(client)), client),
+      ),
     );
   }
 
+  /** What a function makes, if the task is still held when it ends. */
+  async #whole<T>(run: () => T | Promise<T>): Promise<T> {
+    const made = await run();
+    this.task.throwIfAborted();
+    return made;
+  }
+
   /** Runs what is not saved yet. */
-  #perform<T>(name: string, options: StepOptions, run: (step: string) => Promise<T>): Promise<T> {
+  #perform<T>(
+    name: string,
+    options: StepOptions,
+    transaction: boolean,
+    run: (step: string) => Promise<T>,
+  ): Promise<T> {
     return handedOut(async () => {
+      const outer = this.#outer;
+      // With all connections of the pool in outer ones, no inner one would ever get its own.
+      if (transaction && outer?.transaction !== undefined)
+        throw new Error(
+          `transaction "${name}" is within transaction "${outer.transaction}": use the client of that one`,
+        );
       const step = this.#name(name, options);
       if (this.#steps.has(step)) return this.#steps.get(step) as T;
-      return this.#busy(() => within.run({ context: this, step }, () => tracedStep(step, () => run(step))));
+      const running: Running = { context: this, step, transaction: transaction ? step : outer?.transaction };
+      return this.#busy(async () => {
+        try {
+          return await within.run(running, () => tracedStep(step, () => run(step)));
+        } finally {
+          running.over = true;
+        }
+      });
     });
+  }
+
+  /** The step of this workflow that the code is in, while that runs. */
+  get #outer(): Running | undefined {
+    const outer = within.getStore();
+    return outer?.context === this && !outer.over ? outer : undefined;
   }
 
   /**
@@ -202,24 +254,36 @@ export class Context {
   }
 
   async #waitUntil<T>(name: string, { unique, timeout }: WaitOptions, kind: Kind): Promise<T> {
-    const outer = within.getStore();
+    const outer = this.#outer;
     // The suspension would wait for the step, and the step for what comes after the suspension.
-    if (outer?.context === this)
+    if (outer)
       throw new Error(`"${name}" waits within step "${outer.step}": wait before the step, or after it`);
+    const number = ++this.#calls;
     const step = this.#name(name, { unique });
     if (timeout !== undefined) this.#take(`${step}/until`);
     if (kind.children) this.#take(`${step}/children`);
     const saved = this.#steps.get(step) as Ended | undefined;
-    if (saved) return unwrap(saved, step);
+    if (saved) return this.#unwrap<T>(saved, step);
     const ended = kind.ended(step);
-    if (ended) return unwrap(await this.#busy(() => this.#save(step, ended)), step);
+    if (ended) return this.#unwrap<T>(await this.#busy(() => this.#save(step, ended)), step);
     const time =
       timeout === undefined ? undefined : await this.#busy(() => this.#limit(`${step}/until`, timeout));
     if (time?.left === 0) {
       const end = async () => (await kind.look?.(step, time.until)) ?? kind.timedOut;
-      return unwrap(await this.#busy(async () => this.#save(step, await end())), step);
+      return this.#unwrap<T>(await this.#busy(async () => this.#save(step, await end())), step);
     }
-    return this.#suspendFor(await this.#busy(async () => kind.wait(step, time?.left)));
+    return this.#suspendFor({ number, ...(await this.#busy(async () => kind.wait(step, time?.left))) });
+  }
+
+  /** The result of a wait, or its error. See {@link suspension} for those that were called before the error. */
+  async #unwrap<T>(ended: Ended, step: string): Promise<T> {
+    if (!("timed_out" in ended || "aborted" in ended)) return ended.result as T;
+    // What is called in the same turn, the rest of a `Promise.all`, comes first.
+    await undefined;
+    this.#failed = this.#calls;
+    throw "timed_out" in ended
+      ? new TimedOut(`"${step}" has timed out`)
+      : new Aborted(ended.task, ended.aborted);
   }
 
   /** How tasks had ended by that time, if all had. */
@@ -276,13 +340,13 @@ export class Context {
 
   /** A time that began when this was asked first, and the seconds that are left of it, by the queue's clock. */
   async #limit(step: string, duration: Duration): Promise<{ left: number; until: string }> {
-    const [row] = await this.#call(
-      `SELECT greatest(extract(epoch FROM (saved ->> 'until')::timestamptz - taskq.clock())::float8, 0) AS left,
+    const [{ left, until }] = await this.#call(
+      `SELECT ceil(1000 * greatest(extract(epoch FROM (saved ->> 'until')::timestamptz - taskq.clock()), 0))::bigint AS left,
               saved ->> 'until' AS until
          FROM taskq.save_step($1, $2, $3, jsonb_build_object('until', taskq.clock() + $4::interval)) AS saved`,
       [this.task.id, this.task.token, step, interval(duration)],
     );
-    return row;
+    return { left: left / 1000, until };
   }
 
   /**
@@ -295,9 +359,15 @@ export class Context {
     return never();
   }
 
-  /** @internal The task is suspended, or has ended: what goes on beside that begins nothing more. */
+  /** @internal The task is suspended, or has failed: what goes on beside that begins nothing more. */
   leave(): void {
     this.#left = true;
+  }
+
+  /** @internal The task is returned. */
+  end(): void {
+    this.leave();
+    this.#over = true;
   }
 
   /** @internal Resolves when no step is running: the next try must not run beside a step of this one. */
@@ -310,9 +380,14 @@ export class Context {
 
   /** Counts what is running, for {@link #suspendFor}. */
   async #busy<T>(run: () => Promise<T>): Promise<T> {
-    if (this.#left) return never();
+    if (this.#left) {
+      if (!this.#outer) return never();
+      // A step that runs must come to an end: the next try waits for it, and it may have a connection of the pool.
+      if (this.#over)
+        throw new Error(`the workflow has ended, and step "${this.#outer.step}" was still running`);
+    }
     // A task that is lost, or given back, does nothing more.
-    if (this.task.aborted) throw this.task.aborted;
+    this.task.throwIfAborted();
     this.#running++;
     try {
       return await run();
@@ -328,7 +403,7 @@ export class Context {
     setImmediate(() => {
       if (this.#running > 0) return;
       this.leave();
-      this.#suspend(suspension(this.#waits));
+      this.#suspend(suspension(this.#waits, this.#failed));
     });
   }
 
@@ -369,15 +444,25 @@ function signalElement({ signal, action, expiresIn, expiresAt }: SignalToWaitFor
   return { id: signal, signal: true, action, expires_in, expires_at: expiresAt };
 }
 
-/** The return that suspends a task for these waits. */
-function suspension(waits: Wait[]): Return {
+/**
+ * The return that suspends a task for these waits. A function that goes on to another wait after the error of one has left
+ * what it had joined with that: then it waits for the later ones.
+ */
+function suspension(waits: Wait[], failed: number): Return {
+  const later = waits.filter(({ number }) => number > failed);
+  const meant = later.length > 0 ? later : waits;
+  // The first timeout that is over is a reason to enter, also beside what takes longer.
   const atMost = Math.min(...waits.map((wait) => wait.atMost ?? Number.POSITIVE_INFINITY));
-  const notBefore = Math.max(...waits.map((wait) => wait.notBefore ?? 0));
+  const notBefore = Math.max(...meant.map((wait) => wait.notBefore ?? 0));
+  const dependsOn = meant.flatMap((wait) => wait.dependsOn ?? []);
+  const first = seconds(Math.min(atMost, notBefore || Number.POSITIVE_INFINITY));
+  // A `retry_after` holds back whatever has ended before it.
+  const timed = dependsOn.length > 0 && Number.isFinite(atMost);
   return {
     status_code: "pending",
-    depends_on: waits.flatMap((wait) => wait.dependsOn ?? []),
-    wait_at_most: Number.isFinite(atMost) ? seconds(atMost) : undefined,
-    retry_after: notBefore > 0 ? seconds(notBefore) : undefined,
+    depends_on: dependsOn,
+    wait_at_most: timed ? first : undefined,
+    retry_after: !timed && notBefore > 0 ? first : undefined,
   };
 }
 
@@ -402,10 +487,4 @@ function endOfAll(rows: (DependencyResult | undefined)[] | undefined): Ended | u
   return (
     ends.find((end) => "aborted" in end) ?? { result: ends.map((end) => (end as { result: unknown }).result) }
   );
-}
-
-function unwrap<T>(ended: Ended, step: string): T {
-  if ("timed_out" in ended) throw new TimedOut(`"${step}" has timed out`);
-  if ("aborted" in ended) throw new Aborted(ended.task, ended.aborted);
-  return ended.result as T;
 }

@@ -12,9 +12,9 @@ export function interval(duration: Duration): string {
   return `${Math.abs(duration) < 1e-3 ? 0 : duration} milliseconds`;
 }
 
-/** A time in SQL as a number, which no setting (DateStyle) and no parser of a driver writes in its own way. */
+/** A time in SQL as a number, which no setting (DateStyle, extra_float_digits) and no parser of a driver writes in its own way. */
 export function inMilliseconds(time: string): string {
-  return `(1000 * extract(epoch FROM ${time}))::float8`;
+  return `floor(1000 * extract(epoch FROM ${time}))::bigint`;
 }
 
 /**

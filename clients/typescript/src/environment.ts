@@ -1,5 +1,6 @@
 import type { Pool, PoolClient } from "pg";
 import type { Link } from "./link.js";
+import type { Task } from "./task.js";
 
 /** What a performance needs of the app. */
 export interface Environment {
@@ -7,8 +8,12 @@ export interface Environment {
   pool(): Pool;
 }
 
-/** Runs work in a transaction on a connection of the pool. */
-export async function inTransaction<T>(pool: Pool, work: (client: PoolClient) => Promise<T>): Promise<T> {
+/** Runs work of a task in a transaction on a connection of the pool. */
+export async function inTransaction<T>(
+  pool: Pool,
+  task: Task,
+  work: (client: PoolClient) => Promise<T>,
+): Promise<T> {
   const client = await pool.connect();
   let broken: Error | undefined;
   // An error that is listened to by none ends the process. The next statement fails by itself.
@@ -18,6 +23,8 @@ export async function inTransaction<T>(pool: Pool, work: (client: PoolClient) =>
   client.on("error", lose);
   try {
     await client.query("BEGIN");
+    // It may have waited for a connection for long.
+    task.throwIfAborted();
     const result = await work(client);
     await client.query("COMMIT");
     return result;

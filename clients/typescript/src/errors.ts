@@ -66,8 +66,12 @@ export function sqlState(error: unknown): string | undefined {
 
 /** Whether a value cannot be stored: no jsonb holds it. It will be the same after the next try. */
 export function isUnstorable(error: unknown): boolean {
-  return /^(22|54)/.test(sqlState(error) ?? "");
+  const state = sqlState(error) ?? "";
+  // A value that is too large for the server's memory has no class of its own.
+  return /^(22|54)/.test(state) || (state === "XX000" && messageOf(error).includes(TOO_LARGE));
 }
+
+const TOO_LARGE = "invalid memory alloc request size";
 
 /** What a text of PostgreSQL can hold, at a length that a person reads. */
 export function printable(text: string): string {

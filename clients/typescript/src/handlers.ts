@@ -57,7 +57,13 @@ export function register(
   kind: Partial<Registered> & Pick<Registered, "perform">,
 ): Registered {
   const { lease = "1 minute", maxConcurrency = Number.POSITIVE_INFINITY, results = false } = options;
-  if (!(maxConcurrency >= 1)) throw new RangeError(`action "${action}": maxConcurrency is less than 1`);
+  if (
+    !(
+      maxConcurrency >= 1 &&
+      (Number.isInteger(maxConcurrency) || maxConcurrency === Number.POSITIVE_INFINITY)
+    )
+  )
+    throw new RangeError(`action "${action}": maxConcurrency is no positive integer`);
   return { action, lease: interval(lease), maxConcurrency, results, steps: false, ...kind };
 }
 
@@ -85,10 +91,11 @@ export function transactional<Body>(
 ): Registered["perform"] {
   return async (task, { pool }) => {
     const body = await fit(task.body, schema);
-    return inTransaction(pool(), async (client) => {
+    return inTransaction(pool(), task, async (client) => {
       const answer = await handler(body, task, client);
       // Its handler may have done it, and in another transaction.
       if (task.wasCompleted) return ROLLED_BACK;
+      task.throwIfAborted();
       const { result, options } = answer instanceof Complete ? answer : new Complete(answer);
       await task.complete({ client, result, ...options });
       return undefined;
@@ -115,7 +122,7 @@ export function durable<Body>(
       await context.quiet;
       throw error;
     } finally {
-      context.leave();
+      context.end();
     }
   };
 }

@@ -26,9 +26,12 @@ export function isPassing(error: unknown): boolean {
     : /^(08|53|57|25006|26000|42P05|0A000|40001|40P01|55P03)/.test(state);
 }
 
+/** As pg says it, which still has a timer of its own if the connection string asks for one. */
+const NO_ANSWER = "Query read timeout";
+
 /** Whether the call has taken too long by itself: it had to wait for a lock, or there was too much in it. */
 export function isTimeOut(error: unknown): boolean {
-  return /^(57014|55P03)$/.test(sqlState(error) ?? "") || (error as Error)?.message === "Query read timeout";
+  return /^(57014|55P03)$/.test(sqlState(error) ?? "") || (error as Error)?.message === NO_ANSWER;
 }
 
 function isOfTheConnection(error: unknown): boolean {
@@ -45,7 +48,11 @@ function isBroken(error: unknown): boolean {
 }
 
 /** `ref` and `unref` are documented by pg, and not declared; nor is the connection. */
-type Refable = Client & { ref(): void; unref(): void; connection: { stream: { destroy(): void } } };
+type Refable = Client & {
+  ref(): void;
+  unref(): void;
+  connection: { stream: { bytesRead: number; destroy(): void } };
+};
 
 /** What a link is besides a connection. */
 export interface LinkOptions {
@@ -58,6 +65,8 @@ export interface LinkOptions {
   spare?: boolean;
   /** The connection is closed when nothing is waiting for it. */
   brief?: boolean;
+  /** How long a statement waits for its answer, in milliseconds, if it does not say so itself. 0 is for ever. */
+  timeout?: number;
 }
 
 /** How one statement is sent. */
@@ -70,6 +79,11 @@ export interface Sending {
   divisible?: boolean;
 }
 
+/** What has interrupted a call while nothing was sent, with the code of the server for the other case. */
+class Interrupted extends Error {
+  readonly code = "57014";
+}
+
 /** One connection, opened when first used, and again as often as it takes. While it is idle it keeps no process alive. */
 export class Link {
   readonly #make: () => Client;
@@ -77,6 +91,7 @@ export class Link {
   readonly #spare: Link | undefined;
   readonly #log: Logger;
   readonly #brief: boolean;
+  readonly #timeout: number;
   #waiting = 0;
   #client: Client | undefined;
   #connecting: Client | undefined;
@@ -84,6 +99,9 @@ export class Link {
   #running: Client | undefined;
   #last: Promise<void> = Promise.resolve();
   #interrupted = false;
+  #calls = 0;
+  /** Whether an interrupt came between two attempts of a call. */
+  #missed = false;
   #giveUpAt = Number.POSITIVE_INFINITY;
   #cutting: NodeJS.Timeout | undefined;
   #pause = new AbortController();
@@ -91,12 +109,13 @@ export class Link {
   constructor(
     make: () => Client,
     log: Logger,
-    { prepare = false, spare = false, brief = false }: LinkOptions = {},
+    { prepare = false, spare = false, brief = false, timeout = 0 }: LinkOptions,
   ) {
     this.#make = make;
     this.#prepare = prepare;
-    this.#spare = spare ? new Link(make, log, { brief: true }) : undefined;
+    this.#spare = spare ? new Link(make, log, { brief: true, timeout }) : undefined;
     this.#brief = brief;
+    this.#timeout = timeout;
     this.#log = log;
   }
 
@@ -122,7 +141,7 @@ export class Link {
     });
   }
 
-  async #send(text: string, values: unknown[], { name, timeout }: Sending): Promise<any[]> {
+  async #send(text: string, values: unknown[], { name, timeout = this.#timeout }: Sending): Promise<any[]> {
     this.#demandTime();
     const client = (this.#client ?? (await this.#open())) as Refable;
     // Connecting may have taken until then.
@@ -130,8 +149,8 @@ export class Link {
     client.ref();
     this.#running = client;
     try {
-      const query = { text, values, name: this.#prepare ? name : undefined, query_timeout: timeout };
-      return (await client.query(query)).rows;
+      const query = { text, values, name: this.#prepare ? name : undefined };
+      return (await answered(client, client.query(query), timeout)).rows;
     } catch (error) {
       if (isBroken(error)) this.#drop(client);
       // A pooler that shares server connections and knows nothing of prepared statements: go on without.
@@ -145,6 +164,7 @@ export class Link {
 
   #demandTime(): void {
     if (Date.now() >= this.#giveUpAt) throw new Error("no connection is used any more");
+    if (this.#missed) throw new Interrupted("interrupted before it was sent");
   }
 
   /**
@@ -152,19 +172,36 @@ export class Link {
    * may: a token is good once, and a step is kept as it was saved first.
    */
   async call(text: string, values: unknown[], sending: Sending = {}): Promise<any[]> {
+    this.#calls++;
+    try {
+      return await this.#repeat(text, values, sending);
+    } finally {
+      if (--this.#calls === 0) this.#missed = false;
+    }
+  }
+
+  async #repeat(text: string, values: unknown[], sending: Sending): Promise<any[]> {
     for (let delay = FIRST_DELAY; ; delay = Math.min(2 * delay, LONGEST_DELAY)) {
       try {
         return await this.query(text, values, sending);
       } catch (error) {
-        const interrupted = this.#interrupted && sqlState(error) === "57014";
+        const interrupted =
+          error instanceof Interrupted || (this.#interrupted && sqlState(error) === "57014");
         if (interrupted) this.#interrupted = false;
-        if (interrupted || !isPassing(error) || Date.now() + delay > this.#giveUpAt) throw error;
+        if (interrupted || !isPassing(error) || this.#left <= FIRST_DELAY) throw error;
         if (sending.divisible && isTimeOut(error)) throw error;
         this.#log.warn(`no answer, again in about ${delay} ms: ${describe(error)}`);
       }
       // Random, or all workers would come back to a restarted server at once.
-      await sleep(delay * (0.5 + Math.random()), undefined, { signal: this.#pause.signal }).catch(() => {});
+      // What is left at the end is for attempts as well, each with time for an answer.
+      const pause = Math.min(delay * (0.5 + Math.random()), this.#left / 2);
+      await sleep(pause, undefined, { signal: this.#pause.signal }).catch(() => {});
     }
+  }
+
+  /** How long statements are still sent. */
+  get #left(): number {
+    return this.#giveUpAt - Date.now();
   }
 
   /**
@@ -189,10 +226,16 @@ export class Link {
     this.#pause = new AbortController();
   }
 
-  /** Ends the statement under way, which fails with 57014 then. What it has committed before that stays. */
+  /**
+   * Ends the call under way, which fails with 57014 then. What it has committed before that stays. If it is not sent now, for
+   * lack of a connection, it is not sent again.
+   */
   interrupt(): void {
     const client = this.#running as (Client & { processID: number; secretKey: number | Buffer }) | undefined;
-    if (!client) return;
+    if (!client) {
+      this.#missed = this.#calls > 0;
+      return;
+    }
     this.#interrupted = true;
     // The request of the protocol, not pg_cancel_backend(): it finds its way through PgBouncer as well.
     const secret = client.secretKey;
@@ -254,6 +297,32 @@ export class Link {
   #forget(client: Client): void {
     if (this.#client === client) this.#client = undefined;
   }
+}
+
+/**
+ * An answer, if it comes in time. The `query_timeout` of pg would throw away one that came while a handler computed, and with it what it
+ * grants: timers are looked at before sockets are. So this looks at the socket once more before it gives up.
+ */
+function answered<T>(client: Refable, answer: Promise<T>, timeout: number): Promise<T> {
+  if (timeout === 0) return answer;
+  return new Promise((resolve, reject) => {
+    let timer: NodeJS.Timeout | undefined;
+    let over = false;
+    const { stream } = client.connection;
+    const wait = () => {
+      if (over) return;
+      timer = setTimeout(() => {
+        const read = stream.bytesRead;
+        // After that an answer is there, or a part of it, or there is none.
+        setImmediate(() => (stream.bytesRead === read ? reject(new Error(NO_ANSWER)) : wait()));
+      }, forTimer(timeout));
+    };
+    wait();
+    answer.then(resolve, reject).finally(() => {
+      over = true;
+      clearTimeout(timer);
+    });
+  });
 }
 
 /** Says goodbye. A server that does not heed it is left. */

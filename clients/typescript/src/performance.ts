@@ -50,7 +50,8 @@ export class Performance {
         const outcome = await registered.perform(this.task, environment);
         if (outcome === undefined) return {};
         // A handler that heeds its signal returns early, and one that has caught what stopped it returns that: no results.
-        const stopped = this.task.aborted instanceof WorkerStopped && outcome.status_code === "completed";
+        // Nor has it failed if it has rolled back its completion. Only a workflow that waits has said what is to be kept.
+        const stopped = this.task.aborted instanceof WorkerStopped && !outcome.depends_on;
         return this.#said(stopped ? this.#givenBack() : outcome);
       } catch (error) {
         return { ...this.#failed(error), error };

@@ -1,6 +1,14 @@
 import pg from "pg";
 import { end } from "./link.js";
 
+/**
+ * A connection may be lost between its opening and the moment when what has asked for it gets it. Without a listener, that
+ * would end the process; the first statement fails by itself.
+ */
+export function surviveLosses(pool: pg.Pool): void {
+  pool.on("connect", (client) => void client.on("error", () => {}));
+}
+
 /** The pool that an app makes for itself. */
 export class OwnPool extends pg.Pool {
   /** In the hands of handlers. */
@@ -8,6 +16,7 @@ export class OwnPool extends pg.Pool {
 
   constructor(options: pg.PoolConfig) {
     super(options);
+    surviveLosses(this);
     this.on("acquire", (client) => void this.#lent.add(client));
     this.on("release", (_, client) => void this.#lent.delete(client));
   }

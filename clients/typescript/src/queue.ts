@@ -85,17 +85,23 @@ export class Queue {
   readonly #late: Link;
   readonly #actor: string;
 
-  constructor(make: () => Client, makeWaiter: () => Client, actor: string, log: Logger, prepare: boolean) {
-    this.#waiter = new Link(makeWaiter, log, { prepare });
-    this.#returns = new Link(make, log, { prepare });
-    this.#beats = new Link(make, log, { prepare });
-    this.#late = new Link(make, log, { brief: true });
+  constructor(
+    make: () => Client,
+    actor: string,
+    log: Logger,
+    { prepare, timeout, claimTimeout }: { prepare: boolean; timeout: number; claimTimeout: number },
+  ) {
+    this.#waiter = new Link(make, log, { prepare, timeout: claimTimeout });
+    this.#returns = new Link(make, log, { prepare, timeout });
+    this.#beats = new Link(make, log, { prepare, timeout });
+    this.#late = new Link(make, log, { brief: true, timeout });
     this.#actor = actor;
   }
 
   /** Lengths of time in milliseconds. The server reads intervals, so that none is read differently here. */
   async milliseconds(intervals: string[]): Promise<number[]> {
-    const query = "SELECT 1000 * extract(epoch FROM i::interval)::float8 AS ms FROM unnest($1::text[]) AS i";
+    const query =
+      "SELECT (1000 * extract(epoch FROM i::interval))::bigint AS ms FROM unnest($1::text[]) AS i";
     return (await this.#returns.call(query, [intervals])).map((row) => row.ms);
   }
 

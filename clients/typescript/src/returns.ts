@@ -122,5 +122,5 @@ export class Returns {
 
 /** Whether the server refuses the return as it is. */
 function isRefusal(error: unknown): boolean {
-  return /^(22|23|54|TQ|42501)/.test(sqlState(error) ?? "");
+  return /^(22|23|54|TQ|XX|42501)/.test(sqlState(error) ?? "");
 }

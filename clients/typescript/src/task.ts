@@ -98,6 +98,11 @@ export class Task {
     return this.#aborted;
   }
 
+  /** @internal What heeds its signal ends early and throws nothing: what it has made then is no result. */
+  throwIfAborted(): void {
+    if (this.#aborted) throw this.#aborted;
+  }
+
   /** @internal Tells the handler to end. */
   abort(reason: Error): void {
     this.#aborted ??= reason;

@@ -113,6 +113,7 @@ export class Worker {
       await beats?.end();
       this.#over = true;
       await this.#queue.close();
+      this.#abandoned = this.#running > 0;
     }
     if (!this.#failure) return;
     const { error } = this.#failure;
@@ -140,7 +141,7 @@ export class Worker {
     this.#tell();
   }
 
-  /** Whether handlers are running whose tasks were given back. */
+  /** Whether it has ended and left handlers behind, whatever has become of their tasks. */
   get abandoned(): boolean {
     return this.#abandoned;
   }
@@ -361,7 +362,6 @@ export class Worker {
   async #giveBack(): Promise<void> {
     for (const performance of this.#hand) performance.task.abort(new WorkerStopped("the worker stops"));
     await sleep(LAST_MOMENT);
-    this.#abandoned = [...this.#hand].some((performance) => !performance.ended);
     for (const performance of this.#hand) {
       if (performance.ended) continue;
       if (!performance.task.wasCompleted) this.#end(performance, performance.givenBack());

@@ -30,18 +30,35 @@ export async function between(
   };
 }
 
-/** Leads on to the server. `pass` may hold back what the client says. */
+/** Leads on to the server. `pass` may hold back what the client says, or keep it (`false`), and `answer` may change what the server says. */
 export function pipe(
   socket: net.Socket,
-  pass: (data: Buffer) => Promise<void> | undefined = () => undefined,
+  pass: (data: Buffer) => Promise<unknown> | false | undefined = () => undefined,
+  answer: (data: Buffer) => Buffer = (data) => data,
 ): void {
   const { PGHOST, PGPORT = "5432" } = process.env;
   const upstream = net.connect(`${PGHOST}/.s.PGSQL.${PGPORT}`).on("error", () => {});
-  let last = Promise.resolve();
+  let last: Promise<unknown> = Promise.resolve();
   socket.on("data", (data) => {
-    last = last.then(() => pass(data)).then(() => void upstream.write(data));
+    last = last
+      .then((): unknown => pass(data))
+      .then((passed) => {
+        if (passed !== false) upstream.write(data);
+      });
   });
-  upstream.pipe(socket);
+  upstream.on("data", (data) => void socket.write(answer(data)));
   socket.on("close", () => upstream.destroy());
   upstream.on("close", () => socket.destroy());
 }
+
+/** A message of the server: an error of this severity, with a SQLSTATE. */
+export function errorMessage(severity: "ERROR" | "FATAL", state: string, text: string): Buffer {
+  const fields = Buffer.from(`S${severity}\0V${severity}\0C${state}\0M${text}\0\0`);
+  const head = Buffer.alloc(5);
+  head.write("E");
+  head.writeInt32BE(fields.length + 4, 1);
+  return Buffer.concat([head, fields]);
+}
+
+/** What the server says when it expects a query. */
+export const READY = Buffer.from("Z\0\0\0\x05I", "latin1");

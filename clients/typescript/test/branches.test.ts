@@ -76,6 +76,55 @@ describe("branches of a workflow", () => {
     await working;
   });
 
+  test("a step that holds a step, beside one that fails, ends as well", async () => {
+    const app = database.app();
+    const failed = gate();
+    app.workflow("nested beside", (ctx) =>
+      Promise.all([
+        ctx.step("fails", () => {
+          if (ctx.task.numTries > 1) return;
+          failed.open();
+          throw new Error("no");
+        }),
+        ctx.step("outer", async () => {
+          await failed.promise;
+          await pause(200);
+          return ctx.step("inner", () => 7);
+        }),
+      ]),
+    );
+    const id = await app.insert("nested beside", null, { backoff: { kind: "fixed", initial: 0 } });
+    const working = app.work();
+    assert.deepEqual((await database.until(id, "completed")).result, [null, 7]);
+    await app.stop();
+    await working;
+  });
+
+  test("a step that holds a step, and outlives its workflow, gives back its connection", async () => {
+    const app = database.app();
+    const go = gate();
+    let inner = 0;
+    app.workflow("raced", (ctx) =>
+      Promise.race([
+        ctx.transaction("slow", async () => {
+          await go.promise;
+          return ctx.step("inner", () => ++inner);
+        }),
+        ctx.step("fast", () => 1),
+      ]),
+    );
+    app.task("next", { transactional: true }, () => "next");
+    const ids = [await app.insert("raced")];
+    const working = app.work({ concurrency: 1 });
+    await database.until(ids[0] as string, "completed");
+    go.open();
+    const next = await app.insert("next");
+    await database.until(next, "completed");
+    assert.equal(inner, 0);
+    await app.stop();
+    await working;
+  });
+
   test("a step or a wait that fails before it is awaited fails its workflow, and not the process", async () => {
     const app = database.app();
     app.task("aborts", () => {

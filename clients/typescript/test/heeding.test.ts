@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { Reject } from "taskq-pg";
-import { Database, pause, until } from "./support.js";
+import pg from "pg";
+import { Reject, type Task } from "taskq-pg";
+import { Database, gate, pause, until } from "./support.js";
 
 describe("a stop, and what handlers make of it", () => {
   let database: Database;
@@ -38,6 +39,69 @@ describe("a stop, and what handlers make of it", () => {
       const { state, num_tries, num_releases } = await database.task(id);
       assert.deepEqual([state, num_tries, num_releases], ["ready", 0, 1]);
     }
+  });
+
+  test("nor has one whose work is in a transaction, or in a step", async () => {
+    await database.rows("CREATE TABLE copied (task text, n int)");
+    const app = database.app();
+    const copy = async (task: Task, put: (n: number) => unknown) => {
+      for (let n = 1; n <= 3; n++) {
+        if (n === 2 && task.numTries === 1 && stopping) await until(() => task.signal.aborted, "the stop");
+        if (task.signal.aborted) return "a part";
+        await put(n);
+      }
+      return "all";
+    };
+    let stopping = true;
+    const insert = (client: pg.PoolClient, id: string) => (n: number) =>
+      client.query("INSERT INTO copied VALUES ($1, $2)", [id, n]);
+    app.task("transactional", { transactional: true }, (_, task, client) =>
+      copy(task, insert(client, "transactional")),
+    );
+    app.workflow("transaction", (ctx) =>
+      ctx.transaction("copy", (client) => copy(ctx.task, insert(client, "transaction"))),
+    );
+    app.workflow("step", (ctx) => ctx.step("copy", () => copy(ctx.task, () => {})));
+    const actions = ["transactional", "transaction", "step"];
+    for (const action of actions) await app.insert(action, null, { id: action });
+    const working = app.work({ grace: 100 });
+    for (const action of actions) await database.until(action, "in-progress");
+    await app.stop();
+    await working;
+    for (const action of actions) {
+      const { state, num_tries } = await database.task(action);
+      assert.deepEqual([action, state, num_tries], [action, "ready", 0]);
+    }
+    stopping = false;
+    await app.work({ untilIdle: true });
+    for (const action of actions) assert.equal((await database.task(action)).result, "all");
+    assert.deepEqual(await database.rows("SELECT task, count(*)::int FROM copied GROUP BY 1 ORDER BY 1"), [
+      { task: "transaction", count: 3 },
+      { task: "transactional", count: 3 },
+    ]);
+  });
+
+  test("one that has rolled back its completion for the stop has not failed", async () => {
+    const app = database.app();
+    app.task("rolls back", async (_, task) => {
+      const client = new pg.Client(database.connectionString);
+      await client.connect();
+      await client.query("BEGIN");
+      await task.complete({ client });
+      completed.open();
+      await until(() => task.signal.aborted, "the stop");
+      await client.query("ROLLBACK");
+      await client.end();
+    });
+    const completed = gate();
+    const id = await app.insert("rolls back");
+    const working = app.work({ grace: 100 });
+    await completed.promise;
+    await app.stop();
+    await working;
+    const { state, num_tries } = await database.task(id);
+    assert.deepEqual([state, num_tries], ["ready", 0]);
+    await database.rows("SELECT taskq.cancel_tasks(ARRAY[$1])", id);
   });
 
   test("a stop after one that is to be at once does not bring the grace back", async () => {
@@ -99,6 +163,9 @@ describe("a stop, and what handlers make of it", () => {
     app.task("any", () => {});
     for (const prefetch of [-10, 0.5, Number.NaN])
       await assert.rejects(async () => app.work({ prefetch }), /prefetch is no integer/);
+    for (const maxConcurrency of [0, 1.5, Number.NaN])
+      assert.throws(() => app.task("some", { maxConcurrency }, () => {}), /maxConcurrency is no positive/);
+    app.task("all", { maxConcurrency: Number.POSITIVE_INFINITY }, () => {});
     await app.insert("any", null, { delay: 0.1 + 0.2 - 0.3 });
   });
 });

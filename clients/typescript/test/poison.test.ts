@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { inspect } from "node:util";
 import { Complete, Reject, Retry } from "taskq-pg";
+import { between, errorMessage, pipe, READY } from "./between.js";
 import { Database } from "./support.js";
 
 // What a handler returns or throws may have no JSON and no text. The worker and the tasks beside it are none the worse for it.
@@ -85,6 +86,38 @@ describe("poison", () => {
         [(await database.task(beside)).result, (await database.task(beside)).num_tries],
         ["fine", 1],
       );
+    });
+  }
+
+  // The first is what an array of 34 million numbers leads to: less than a message, and more than the server makes a jsonb of.
+  for (const [message, state] of [
+    ["invalid memory alloc request size 1073741824", "aborted"],
+    ["could not find the file", "scheduled"],
+  ] as const) {
+    test(`a result that the server refuses with an internal error: ${message}`, async () => {
+      const refusal = Buffer.concat([errorMessage("ERROR", "XX000", message), READY]);
+      const way = await between(database, (socket) =>
+        pipe(socket, (data) => {
+          if (!data.includes("refuse this")) return undefined;
+          socket.write(refusal);
+          return false;
+        }),
+      );
+      const app = database.app({ connectionString: way.connectionString });
+      app.task(`plain ${state}`, () => "refuse this");
+      app.task(`transactional ${state}`, { transactional: true }, () => "refuse this");
+      app.task("beside", () => "fine");
+      const ids = [await app.insert(`plain ${state}`), await app.insert(`transactional ${state}`)];
+      const beside = await app.insert("beside");
+      await app.work({ untilIdle: true });
+      await app.close();
+      way.close();
+      for (const id of ids) {
+        const task = await database.task(id);
+        assert.equal(task.state, state);
+        assert.match(task.status, new RegExp(message));
+      }
+      assert.equal((await database.task(beside)).result, "fine");
     });
   }
 

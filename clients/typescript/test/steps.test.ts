@@ -111,6 +111,21 @@ describe("steps", () => {
     assert.equal((await database.task(id)).result, "fine");
   });
 
+  test("a transaction within a transaction is an error that says so", async () => {
+    const app = database.app();
+    app.workflow("twice", (ctx) =>
+      ctx.transaction("outer", () => ctx.step("between", () => ctx.transaction("inner", () => 1))),
+    );
+    app.workflow("once", (ctx) => ctx.step("outer", () => ctx.transaction("inner", () => "fine")));
+    const ids = [await app.insert("twice", null, { maxTries: 1 }), await app.insert("once")];
+    const working = app.work({ concurrency: 1 });
+    const { status } = await database.until(ids[0] as string, "aborted");
+    assert.match(status, /^Error: transaction "inner" is within transaction "outer"/);
+    assert.equal((await database.until(ids[1] as string, "completed")).result, "fine");
+    await app.stop();
+    await working;
+  });
+
   test("a wait for what the role may not look at is an error, however long it is", async () => {
     await database.rows("CREATE ROLE taskq_ts_narrow LOGIN").catch(() => {}); // roles are the server's
     await database.rows("SELECT taskq.grant_worker('taskq_ts_narrow', actions => '{narrow}')");

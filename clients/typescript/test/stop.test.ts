@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { Database, until } from "./support.js";
+import { Database, pause, until } from "./support.js";
 
 // Workers in processes of their own: they are stopped and killed.
 describe("stopping and dying", () => {
@@ -89,9 +89,14 @@ describe("stopping and dying", () => {
     await database.rows("SELECT taskq.cancel_tasks(ARRAY[$1])", id);
   });
 
-  for (const signals of [["SIGTERM"], ["SIGTERM", "SIGINT"]] as const) {
-    test(`a transaction that a handler has left open does not hold up ${signals.join(" and ")}`, async () => {
-      const id = `open ${signals.length}`;
+  for (const [signals, between] of [
+    [["SIGTERM"], 0],
+    [["SIGTERM", "SIGINT"], 0],
+    [["SIGTERM", "SIGINT"], 1200],
+  ] as const) {
+    const how = between ? `, ${between} ms between them` : "";
+    test(`a transaction that a handler has left open does not hold up ${signals.join(" and ")}${how}`, async () => {
+      const id = `open ${signals.length} ${between}`;
       await database.rows("SELECT taskq.insert_task($1, 'completing', $2::jsonb)", id, { sleep: 60_000 });
       const other = await insert(`beside ${id}`, { sleep: 60_000 });
       const worker = database.worker("worker", { GRACE: "500 milliseconds", LEASE: "1 minute" });
@@ -101,6 +106,7 @@ describe("stopping and dying", () => {
       for (const signal of signals) {
         worker.kill(signal);
         await worker.says(signal);
+        await pause(between);
       }
       assert.deepEqual(await worker.exited, { code: 0, signal: null });
       assert.ok(Date.now() - begun < 20_000, "it ends without that transaction");

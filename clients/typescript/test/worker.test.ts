@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { between, pipe } from "./between.js";
 import { Database, gate, until } from "./support.js";
 
 describe("workers", () => {
@@ -62,6 +63,38 @@ describe("workers", () => {
     await database.until("second", "completed");
     await app.stop();
     await working;
+  });
+
+  test("an action that gets room again while the claim has no connection is asked for", async () => {
+    const [go, back, cut] = [gate(), gate(), gate()];
+    let claims = 0;
+    const way = await between(database, async (socket) => {
+      if (claims >= 2) await back.promise;
+      pipe(socket, (data) => {
+        if (!data.includes("taskq own") || ++claims !== 2) return undefined;
+        // It leaves out the action that has no room.
+        socket.destroy();
+        cut.open();
+        return false;
+      });
+    });
+    const app = database.app({ connectionString: way.connectionString });
+    app.task("one", { maxConcurrency: 1 }, (n: number) => (n === 1 ? go.promise : undefined));
+    app.task("beside", () => {});
+    const inserter = database.app();
+    const first = await inserter.insert("one", 1);
+    const working = app.work({ concurrency: 4 });
+    await cut.promise;
+    go.open();
+    await database.until(first, "completed");
+    await sleep(300);
+    const begun = Date.now();
+    back.open();
+    await database.until(await inserter.insert("one", 2), "completed");
+    assert.ok(Date.now() - begun < 7000, "before the claim has slept for its time");
+    await app.stop();
+    await working;
+    way.close();
   });
 
   test("an idle worker is woken by the insertion", async () => {

@@ -94,6 +94,68 @@ describe("workflows, children and time", () => {
     assert.equal(children.length, 2);
   });
 
+  test("what was joined with a wait that has failed is over when the function goes on to another wait", async () => {
+    const app = database.app();
+    app.workflow("given up", async (ctx, order: "first" | "last") => {
+      const never = () => ctx.waitFor("never", { signal: `never given ${order}` });
+      const late = () => ctx.waitFor("late", { signal: "none in time", timeout: "1 hour" });
+      const both = order === "first" ? () => [late(), never()] : () => [never(), late()];
+      const error = await Promise.all(both()).catch((reason) => reason.name);
+      await ctx.sleep("cool off", "1 hour");
+      return error;
+    });
+    const ids = [await app.insert("given up", "first"), await app.insert("given up", "last")];
+    await drain(app);
+    await travel(app, "2 hours");
+    await drain(app);
+    for (const id of ids) assert.equal((await database.task(id)).state, "scheduled", "it sleeps only");
+    await travel(app, "2 hours");
+    await drain(app);
+    for (const id of ids) assert.equal((await database.task(id)).result, "TimedOut");
+  });
+
+  test("branches that wait for each other in the end are both waited for, also when a wait of one has failed", async () => {
+    const app = database.app();
+    app.workflow("apart", (ctx) =>
+      Promise.all([
+        ctx.waitFor("one", { signal: "one apart" }),
+        ctx
+          .waitFor("two", { signal: "never two", timeout: "1 hour" })
+          .catch(() => ctx.sleep("rest", "1 hour").then(() => "rested")),
+      ]),
+    );
+    const id = await app.insert("apart");
+    for (let n = 0; n < 3; n++) {
+      await drain(app);
+      await travel(app, "2 hours");
+    }
+    assert.equal((await database.task(id)).state, "blocked");
+    await app.signal("one apart", 1);
+    await drain(app);
+    assert.deepEqual((await database.task(id)).result, [1, "rested"]);
+  });
+
+  test("a sleep beside a wait holds back no timeout", async () => {
+    const app = database.app();
+    let timedOut = 0;
+    app.workflow("beside", (ctx) =>
+      Promise.allSettled([
+        ctx.sleep("long", "3 days"),
+        ctx
+          .waitFor("answer", { signal: "none beside", timeout: "1 hour" })
+          .catch(() => ctx.step("tell", () => ++timedOut)),
+      ]).then((all) => all.map(({ status }) => status)),
+    );
+    const id = await app.insert("beside");
+    await drain(app);
+    await travel(app, "2 hours");
+    await drain(app);
+    assert.equal(timedOut, 1);
+    await travel(app, "3 days");
+    await drain(app);
+    assert.deepEqual((await database.task(id)).result, ["fulfilled", "fulfilled"]);
+  });
+
   test("an answer that comes in time counts, however late the workflow is entered", async () => {
     const app = database.app();
     app.workflow("late entry", (ctx) => ctx.waitFor("answer", { signal: "in time", timeout: "1 day" }));
