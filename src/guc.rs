@@ -111,7 +111,7 @@ fn define_for_the_queue() {
     GucRegistry::define_bool_guc(
         c"taskq.background_worker",
         c"Whether a background worker does what is due.",
-        c"It stays where the library is preloaded; else calls that sleep start it. Read when it starts, and at each reload.",
+        c"It stays where the library is preloaded; else calls that sleep, or claim in a transaction block, start it. Read when it starts, and at each reload.",
         &BACKGROUND_WORKER,
         GucContext::Suset,
         GucFlags::default(),

@@ -14,7 +14,7 @@
 //! comes behind it as if there were no marks. A transaction that only reads does not.
 //!
 //! **A transaction that has an id** has granted something itself, or may have. It sees that as granted, but a rollback to a
-//! savepoint brings it back to its old position, for this transaction, and an abort for all. So what it concludes from what
+//! savepoint, or an abort, brings it back to its old position, for this session and all others. So what it concludes from what
 //! others have decided is good for itself alone, until the next end of a (sub)transaction by which something may be undone.
 //! Without that, a loop of calls in one transaction would pass all that it has done before, in each.
 //!

@@ -194,7 +194,7 @@ fn known<K: Eq + Hash, V: Copy>(heard: &RefCell<HashMap<K, V>>, name: K, ask: im
 }
 
 /// Those of the tasks, which are given with their actions and not ready yet, that nothing but limits keeps from running, as far as a
-/// look can tell.
+/// look can tell. Whether an action is paused is not asked: the caller leaves the tasks of such out.
 pub(crate) fn free<'a>(tasks: impl Iterator<Item = (TaskNo, &'a Action)>, now: Time) -> Vec<TaskNo> {
     let asked = Asked::new(Taking::Free, now);
     let is_free = |(task_no, action): &(TaskNo, &'a Action)| {
