@@ -43,7 +43,8 @@ class Returns:
         """Return the tasks of the batch; tells which tasks came in their place, and which are to be tried again."""
         tasks: list[Task] = []
         again: list[Performance] = []
-        for group in _groups(batch):
+        # All groups first: a return of a group that fails is tried alone, and would be in a later group as well.
+        for group in list(_groups(batch)):
             tasks += self._give(group, again)
         return tasks, again
 
