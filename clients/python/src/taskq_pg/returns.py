@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import psycopg
 
 from .calls import Calls
-from .link import Link, is_transient
+from .link import Link, is_limit, is_transient
 from .performance import Performance
 from .task import Task
 
@@ -21,8 +21,7 @@ _PATIENCE = 1.0
 _PATIENCE_ALONE = 0.05
 _LONGEST_PATIENCE_ALONE = 0.25
 _LONGEST_DELAY = 10.0
-# A statement_timeout, and a lack of memory: the call itself is too large, if it fails so often.
-_TOO_LARGE = ("57014", "53200")
+# A call that meets a limit of the server's so often is too large.
 _TRIES = 5
 # So much of JSON goes with one call; PostgreSQL takes no message of a gigabyte.
 _MOST_TOGETHER = 200_000_000
@@ -84,11 +83,11 @@ class Returns:
         """Tell whether the return is to be tried again, which may be another one by then."""
         performance.failures += 1
         task_id = performance.task.id
-        if is_transient(error) and (error.sqlstate not in _TOO_LARGE or performance.failures % _TRIES):
+        if is_transient(error) and (not is_limit(error) or performance.failures % _TRIES):
             if self.is_late and error.sqlstate == "55P03":
                 log.error("%s: left to its lease, its row is locked: %s", task_id, error)
                 return False
-            longest = 0.5 if self._is_stopping() or error.sqlstate in _TOO_LARGE else _LONGEST_DELAY
+            longest = 0.5 if self._is_stopping() or is_limit(error) else _LONGEST_DELAY
             delay = min(0.1 * 2 ** min(performance.failures, 10), longest) * random.uniform(0.5, 1.5)  # noqa: S311
             log.warning("%s: no return, again in %.1f s: %s", task_id, delay, error)
             performance.again_at = time.monotonic() + delay

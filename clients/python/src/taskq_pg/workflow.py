@@ -138,11 +138,12 @@ class Context(Steps):
             return typing.cast(T, end.value)
 
     def _run(self, statement: Statement) -> borrowed.Rows:
+        failures = 0
         for delay in delays():
             try:
                 return self.task.app.query(*statement)
             except (psycopg.Error, OSError) as error:
-                self._again(error)
+                failures = self._again(error, failures, delay)
             self.task.lost.wait(delay)
         raise AssertionError  # delays() has no end
 
@@ -265,11 +266,12 @@ class AsyncContext(Steps):
             return typing.cast(T, end.value)
 
     async def _run(self, statement: Statement) -> borrowed.Rows:
+        failures = 0
         for delay in delays():
             try:
                 return await self.task.app.query_async(*statement)
             except (psycopg.Error, OSError) as error:
-                self._again(error)
+                failures = self._again(error, failures, delay)
             await asyncio.sleep(delay)
         raise AssertionError  # delays() has no end
 
