@@ -27,6 +27,6 @@ def test_each_return_of_a_group_that_failed_is_sent_once_more() -> None:
         )
         for n in range(4)
     ]
-    _, again = Returns(Link(), calls, lambda: False).give(group)
+    _, again = Returns(Link(), calls).give(group)
     assert Counter(map(tuple, sent)) == Counter([(0, 1, 2, 3), (0,), (1,), (2,), (3,)])
     assert again == [group[0]]

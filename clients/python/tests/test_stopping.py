@@ -276,3 +276,24 @@ def test_a_stop_before_the_loop_comes_to_it(taskq_app: App) -> None:
         await working
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["cancelled", "never awaited", "inside of a loop"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_worker_that_has_never_begun_is_not_told(taskq_app: App, kind: str) -> None:
+    taskq_app.task("noop")(lambda: None)
+
+    async def main() -> None:
+        if kind == "cancelled":
+            working = asyncio.create_task(taskq_app.work_async())
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+        elif kind == "never awaited":
+            taskq_app.work_async()
+        else:
+            with pytest.raises(RuntimeError):
+                taskq_app.work()
+        assert taskq_app.stop() == 0
+
+    asyncio.run(main())
+    assert taskq_app.stop() == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import psycopg
 
@@ -30,11 +30,12 @@ _MOST_TOGETHER = 200_000_000
 class Returns:
     """Gives tasks back over a connection, and takes others in their place."""
 
-    def __init__(self, link: Link, calls: Calls, is_stopping: Callable[[], bool]) -> None:
+    def __init__(self, link: Link, calls: Calls) -> None:
         """Make no call yet."""
         self._link = link
         self._calls = calls
-        self._is_stopping = is_stopping
+        # Told, not asked for: a cycle of references would keep a worker that was dropped.
+        self.is_stopping = False
         self.is_late = False
         """Whether the worker's grace is over: then no lock is waited for a second time."""
 
@@ -48,7 +49,7 @@ class Returns:
         return tasks, again
 
     def _give(self, group: Sequence[Performance], again: list[Performance]) -> list[Task]:
-        number = 0 if self._is_stopping() else sum(not performance.failures for performance in group)
+        number = 0 if self.is_stopping else sum(not performance.failures for performance in group)
         returns = [performance.returns for performance in group if performance.returns is not None]
         if not returns and not number:
             return []
@@ -87,7 +88,7 @@ class Returns:
             if self.is_late and error.sqlstate == "55P03":
                 log.error("%s: left to its lease, its row is locked: %s", task_id, error)
                 return False
-            longest = 0.5 if self._is_stopping() or is_limit(error) else _LONGEST_DELAY
+            longest = 0.5 if self.is_stopping or is_limit(error) else _LONGEST_DELAY
             delay = min(0.1 * 2 ** min(performance.failures, 10), longest) * random.uniform(0.5, 1.5)  # noqa: S311
             log.warning("%s: no return, again in %.1f s: %s", task_id, delay, error)
             performance.again_at = time.monotonic() + delay

@@ -23,8 +23,9 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -84,7 +85,7 @@ class Worker:
         steps = any(handler.workflow for handler in self._handlers.values())
         self._calls = Calls(app, self._actor, self._actions, self._lease, with_results=results, with_steps=steps)
         self._links = {name: Link(app.connections, f"taskq {name}") for name in ("claims", "returns", "heartbeats")}
-        self._returns = Returns(self._links["returns"], self._calls, lambda: self._stopping)
+        self._returns = Returns(self._links["returns"], self._calls)
         self._threads = Threads(concurrency)
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -105,6 +106,8 @@ class Worker:
         self._broken = False  # nothing can be returned any more
         self._failure: BaseException | None = None
         self._commands: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self.coroutine: weakref.ref[Coroutine[Any, Any, Worker]] | None = None
+        """What runs the worker, if the program has a loop of its own."""
         self.unblock: Callable[[], None] = lambda: None
         """Called again and again while a handler blocks the loop though the worker has ended."""
         self.left = 0
@@ -210,7 +213,7 @@ class Worker:
             self._stop()
 
     def _stop(self) -> None:
-        self._stopping = True
+        self._stopping = self._returns.is_stopping = True
         for condition in (self._claimable, self._returnable, self._changed):
             condition.notify_all()
 
