@@ -120,8 +120,8 @@ class Steps:
             try:
                 rows = yield _ENDED, [ids, end]
             except psycopg.Error as error:
-                # One of them is not there, or not for this role to look at.
-                if error.sqlstate not in ("TQ003", "42501"):
+                # One of them is not there. What is not for this role to look at may have ended: that fails the try.
+                if error.sqlstate != "TQ003":
                     raise
             else:
                 self._results |= {row[0]: Result(*row) for row in rows}
