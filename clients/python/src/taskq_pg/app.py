@@ -41,8 +41,8 @@ class App(Producer):
         self.handlers: dict[str, Handler] = {}
         self._lease = lease
         self._schedules: dict[str, Sequence[Any]] = {}
-        # Weak, since the coroutine of ``work_async`` may be dropped before it has begun. A list, not a set: a copy of it is
-        # made in one go, while other threads change it.
+        # Weak, since the coroutine of ``work_async`` may be dropped before it has begun. A list, not a set: a copy of it
+        # is made in one go, while other threads change it.
         self._workers: list[weakref.ref[Worker]] = []
 
     # Handlers.
@@ -52,8 +52,8 @@ class App(Producer):
     ) -> Callable[[Function], Function]:
         """Register a function, or a coroutine function, for the tasks of an action; the function stays as it is.
 
-        It is called with the body, as its annotation asks for, and with the ``Task`` where an argument asks for it by its
-        annotation or its name.
+        It is called with the body, as its annotation asks for, and with the ``Task`` where an argument asks for it by
+        its annotation or its name.
         With ``results`` ``task.results`` has what the task's dependencies left. ``settings`` are those of
         ``taskq.set_action`` (``max_concurrency``, ``rate_limit``, ``max_tries``, ``backoff``, ...): see ``setup``.
         """

@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import tuple_row
 
 Connect = Callable[[], "psycopg.Connection[Any]"]
 ConnectAsync = Callable[[], "Awaitable[psycopg.AsyncConnection[Any]]"]
@@ -30,6 +31,11 @@ _SETTINGS: dict[str, Any] = {
     "keepalives_idle": 30,
     "tcp_user_timeout": 30_000,
 }
+
+
+# DISCARD ALL without DEALLOCATE: psycopg knows which statements it has prepared, and that is no setting.
+_RESET = """CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();
+            DISCARD TEMP; DISCARD SEQUENCES"""
 
 
 class Connections:
@@ -94,6 +100,52 @@ class Connections:
             yield connection
         finally:
             await self._put_async(connection, closes)
+
+    @contextmanager
+    def lend(self) -> Iterator[psycopg.Connection[Any]]:
+        """Lend a connection to code of the program's, whose settings for the session end with that."""
+        closes = self._closes
+        connection = self._take() or self.open()
+        try:
+            yield connection
+        finally:
+            if self._resets(connection):
+                connection.cursor_factory = psycopg.Cursor
+                try:
+                    connection.execute(_RESET)
+                except psycopg.Error:
+                    connection.close()
+                self._put(connection, closes)
+            else:
+                connection.close()
+
+    @asynccontextmanager
+    async def lend_async(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """Do what ``lend`` does, with a connection of asyncio."""
+        closes = self._closes
+        connection = await self._take_async() or await self.open_async()
+        try:
+            yield connection
+        finally:
+            if self._resets(connection):
+                connection.cursor_factory = psycopg.AsyncCursor
+                try:
+                    await connection.execute(_RESET)
+                except psycopg.Error:
+                    await connection.close()
+                await self._put_async(connection, closes)
+            else:
+                await connection.close()
+
+    def _resets(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+        """Tell whether the session may be reset, and reset what psycopg keeps for it."""
+        # Of one that the program has opened, only the program knows what it is to be reset to.
+        if not isinstance(self._source, str) or self._source_async is not None or not _reusable(connection):
+            return False
+        connection.row_factory = tuple_row
+        connection.prepare_threshold = None
+        connection._adapters = None  # made anew when needed; psycopg has no public way
+        return True
 
     def close(self) -> None:
         """Close those that are idle, of all loops; those that are lent are closed when they come back."""

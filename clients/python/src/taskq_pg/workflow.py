@@ -110,7 +110,7 @@ class Context(Steps):
 
     @contextmanager
     def _transaction(self, name: str) -> Iterator[psycopg.Connection[Any]]:
-        with tracing.step(name), self.task.app.connections.use() as connection:
+        with tracing.step(name), self.task.app.connections.lend() as connection:
             try:
                 with connection.transaction():
                     yield connection
@@ -234,7 +234,7 @@ class AsyncContext(Steps):
     @asynccontextmanager
     async def _transaction(self, name: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         with tracing.step(name):
-            async with self.task.app.connections.use_async() as connection:
+            async with self.task.app.connections.lend_async() as connection:
                 try:
                     async with connection.transaction():
                         yield connection
