@@ -38,6 +38,9 @@ _RESET = """CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *;
             DISCARD TEMP; DISCARD SEQUENCES"""
 
 
+_all: weakref.WeakSet[Connections] = weakref.WeakSet()
+
+
 class Connections:
     """Opens connections of one database, and keeps some that are idle."""
 
@@ -48,6 +51,7 @@ class Connections:
         self._lock = threading.Lock()
         self._idle: list[psycopg.Connection[Any]] = []
         self._process = os.getpid()
+        _all.add(self)
         self._closes = 0  # how many there were: what was lent before one of them is not kept
         # Those of the process that this one was forked from, which goes on to use them: not even closed here.
         self._of_parent: list[Any] = []
@@ -214,6 +218,16 @@ class Connections:
             self._of_parent += [*self._idle, *(one for each in self._idle_async.values() for one in each)]
             self._idle = []
             self._idle_async.clear()
+
+
+def _forked() -> None:
+    # A thread that had a lock in the moment of the fork is not there to release it.
+    for connections in _all:
+        connections._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def _settings(conninfo: str, name: str) -> dict[str, Any]:
