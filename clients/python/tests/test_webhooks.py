@@ -146,7 +146,9 @@ def test_texts_that_only_a_body_can_hold(taskq_app: App) -> None:
         "child": r'{"delay_workgroup": "1 week", "children": [{"id": "c", "action": "x", "body": ["a\u0000b"]}]}',
         "result": r'{"result": "a\u0000b"}',
     }
-    transport = httpx.MockTransport(lambda request: httpx.Response(200, text=texts[json.loads(request.content)["body"]]))
+    transport = httpx.MockTransport(
+        lambda request: httpx.Response(200, text=texts[json.loads(request.content)["body"]])
+    )
     app = dispatcher(conninfo(taskq_app), "http://x/", ["a"], transport=transport)
     for name in texts:
         taskq_app.insert("a", name, id=name, workgroup=name, backoff={"kind": "fixed", "initial": "1 hour"})

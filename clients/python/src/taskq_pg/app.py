@@ -41,8 +41,8 @@ class App(Producer):
         self.handlers: dict[str, Handler] = {}
         self._lease = lease
         self._schedules: dict[str, Sequence[Any]] = {}
-        # Weak, since the coroutine of ``work_async`` may be dropped before it has begun. A list, not a set: a copy of it
-        # is made in one go, while other threads change it.
+        # Weak, since the coroutine of ``work_async`` may be dropped before it has begun. A list, not a set: a copy of
+        # it is made in one go, while other threads change it.
         self._workers: list[weakref.ref[Worker]] = []
 
     # Handlers.

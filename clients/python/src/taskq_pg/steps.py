@@ -13,13 +13,13 @@ import hashlib
 import json
 import logging
 import typing
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
 
 import psycopg
 
 from . import borrowed, tracing
-from .bodies import body_text, convert, dumps, dumps_again
+from .bodies import body_text, convert, dumps, dumps_again, unalias
 from .durations import Duration, interval
 from .errors import Aborted, Lost, Suspend, TimedOut
 from .keys import SharedKeys, plain
@@ -223,6 +223,11 @@ def read(value: Any, function: Callable[..., Any], name: str) -> Any:
         kind = typing.get_type_hints(function, include_extras=True).get("return", Any)
     except (TypeError, NameError, AttributeError):
         kind = Any  # a built-in, or an annotation that cannot be looked up
+    kind = unalias(kind)
+    origin = typing.get_origin(kind) or kind
+    if isinstance(origin, type) and issubclass(origin, Awaitable):
+        # What is saved is what it was awaited for: of Awaitable[T] and Coroutine[..., ..., T] that is the last one.
+        kind = unalias((typing.get_args(kind) or [Any])[-1])
     if kind is int and isinstance(value, bool):
         return value  # which is an int in Python
     return convert(value, kind, f'the result of step "{name}"')
