@@ -37,7 +37,7 @@ _SETTINGS: dict[str, Any] = {
 _RESET = """CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();
             DISCARD TEMP; DISCARD SEQUENCES"""
 
-
+# Those of this process, for a process that is forked from it.
 _all: weakref.WeakSet[Connections] = weakref.WeakSet()
 
 
@@ -117,8 +117,10 @@ class Connections:
                 connection.cursor_factory = psycopg.Cursor
                 try:
                     connection.execute(_RESET)
-                except psycopg.Error:
+                except BaseException as error:
                     connection.close()
+                    if not isinstance(error, psycopg.Error):
+                        raise
                 self._put(connection, closes)
             else:
                 connection.close()
@@ -135,8 +137,10 @@ class Connections:
                 connection.cursor_factory = psycopg.AsyncCursor
                 try:
                     await connection.execute(_RESET)
-                except psycopg.Error:
+                except BaseException as error:
                     await connection.close()
+                    if not isinstance(error, psycopg.Error):
+                        raise
                 await self._put_async(connection, closes)
             else:
                 await connection.close()
