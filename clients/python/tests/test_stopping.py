@@ -25,6 +25,20 @@ def waits(app: App) -> bool:
     return len(app.query(query)) == 1
 
 
+def claims(app: App) -> int:
+    """The process of the server in which a claim sleeps."""
+    query = "SELECT pid FROM pg_stat_activity WHERE position('taskq.own_tasks' IN query) > 0 AND state = 'active'"
+    [[backend]] = app.query(query + " AND datname = current_database() AND pid <> pg_backend_pid()")
+    return backend
+
+
+def freeze(backend: int) -> None:
+    try:
+        os.kill(backend, signal.SIGSTOP)
+    except PermissionError:
+        pytest.skip("the server's processes belong to another user")
+
+
 def given_back(app: App, task_id: str) -> bool:
     """Whether it can be owned again, and no try was counted."""
     return (state(app, task_id), column(app, task_id, "num_tries")) == ("ready", 0)
@@ -164,12 +178,8 @@ def test_handlers_may_hear_of_the_stop(taskq_app: App) -> None:
 def test_a_server_that_does_not_answer(taskq_app: App) -> None:
     with process(taskq_app) as worker:
         until(lambda: waits(taskq_app))
-        query = "SELECT pid FROM pg_stat_activity WHERE position('taskq.own_tasks' IN query) > 0 AND state = 'active'"
-        [[backend]] = taskq_app.query(query + " AND datname = current_database() AND pid <> pg_backend_pid()")
-        try:
-            os.kill(backend, signal.SIGSTOP)
-        except PermissionError:
-            pytest.skip("the server's processes belong to another user")
+        backend = claims(taskq_app)
+        freeze(backend)
         try:
             worker.send_signal(signal.SIGTERM)
             time.sleep(0.2)
@@ -177,6 +187,35 @@ def test_a_server_that_does_not_answer(taskq_app: App) -> None:
             assert worker.wait(15) == 0
         finally:
             os.kill(backend, signal.SIGCONT)
+
+
+def test_handlers_hear_of_the_stop_beside_a_claim_that_does_not_end(
+    taskq_app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The grace begins with the stop, too: what has not ended goes back while the server of the claim is silent."""
+    # For so long the claim is waited for, so that its end is not what the handler hears.
+    monkeypatch.setattr("taskq_pg.worker._LAST_RETURNS", 60.0)
+    heard, release = threading.Event(), threading.Event()
+
+    @taskq_app.task("long", max_tries=1)
+    def long(body: None, task: taskq.Task) -> None:
+        task.report("begun")
+        task.stopping.wait()
+        heard.set()
+        release.wait()
+
+    taskq_app.insert("long", id="l")
+    with working(taskq_app, grace="2 seconds"):
+        until(lambda: begun(taskq_app, "l") and waits(taskq_app))
+        backend = claims(taskq_app)
+        freeze(backend)
+        try:
+            taskq_app.stop()
+            until(heard.is_set, 30)
+            until(lambda: given_back(taskq_app, "l"), 30)
+        finally:
+            os.kill(backend, signal.SIGCONT)
+            release.set()
 
 
 def test_a_coroutine_that_does_not_let_itself_be_cancelled(taskq_app: App) -> None:
@@ -237,3 +276,24 @@ def test_a_stop_before_the_loop_comes_to_it(taskq_app: App) -> None:
         await working
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["cancelled", "never awaited", "inside of a loop"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_worker_that_has_never_begun_is_not_told(taskq_app: App, kind: str) -> None:
+    taskq_app.task("noop")(lambda: None)
+
+    async def main() -> None:
+        if kind == "cancelled":
+            working = asyncio.create_task(taskq_app.work_async())
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+        elif kind == "never awaited":
+            taskq_app.work_async()
+        else:
+            with pytest.raises(RuntimeError):
+                taskq_app.work()
+        assert taskq_app.stop() == 0
+
+    asyncio.run(main())
+    assert taskq_app.stop() == 0

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 
 import psycopg
 import pytest
@@ -50,6 +51,25 @@ def test_a_forked_process_has_connections_of_its_own(taskq_app: App) -> None:
             os._exit(0 if right else 1)
         children.append(child)
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    assert taskq_app.insert("x", id="last") == "last"
+
+
+def test_a_process_that_is_forked_while_another_thread_takes_a_connection(taskq_app: App) -> None:
+    """The lock that it takes then is held for ever in the new process."""
+    with taskq_app.connections._lock:
+        child = os.fork()
+        if child == 0:
+            right = False
+            try:
+                right = taskq_app.insert("x", id="forked") == "forked"
+            finally:
+                os._exit(0 if right else 1)
+    try:
+        until(lambda: os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT), 30)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        status = os.waitpid(child, 0)[1]
+    assert status == 0
     assert taskq_app.insert("x", id="last") == "last"
 
 

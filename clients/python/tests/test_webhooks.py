@@ -45,6 +45,15 @@ ODD = [
     '{"children": [{"id": "c"}]}',
     '{"children": [{"id": "c", "action": "x", "bdoy": 1}]}',
     '{"delay_children": "soon"}',
+    '{"delay_children": "\\u0000"}',
+    '{"delay_workgroup": "soon"}',
+    '{"delay_workgroup": "-1 hour"}',
+    '{"delay_workgroup": "\\u0000"}',
+    '{"status": "a\\u0000b"}',
+    '{"status": "\\ud800"}',
+    '{"children": [{"id": "c", "action": "x", "body": "a\\u0000b"}]}',
+    '{"children": [{"id": "c", "action": "x", "metadata": {"a": ["\\ud800"]}}]}',
+    '{"children": [{"id": "c", "action": "x", "metadata": {"\\u0000": 1}}]}',
 ]
 
 
@@ -129,6 +138,24 @@ def test_an_answer_that_is_not_as_it_should_be(taskq_app: App, text: str) -> Non
     assert state(taskq_app, "a") == "scheduled"
     assert str(column(taskq_app, "a", "status")).startswith(("the answer is not as", "its return was refused: "))
     assert not inserted(taskq_app, id="c")
+
+
+def test_texts_that_only_a_body_can_hold(taskq_app: App) -> None:
+    """JSON that is stored as a text has its escapes. A result is a `jsonb`, and the next try would have no other."""
+    texts = {
+        "child": r'{"delay_workgroup": "1 week", "children": [{"id": "c", "action": "x", "body": ["a\u0000b"]}]}',
+        "result": r'{"result": "a\u0000b"}',
+    }
+    transport = httpx.MockTransport(
+        lambda request: httpx.Response(200, text=texts[json.loads(request.content)["body"]])
+    )
+    app = dispatcher(conninfo(taskq_app), "http://x/", ["a"], transport=transport)
+    for name in texts:
+        taskq_app.insert("a", name, id=name, workgroup=name, backoff={"kind": "fixed", "initial": "1 hour"})
+    app.work(until_idle=True)
+    app.close()
+    assert (state(taskq_app, "child"), state(taskq_app, "result")) == ("completed", "aborted")
+    assert [task.body for task in inserted(taskq_app, id="c")] == [["a\0b"]]
 
 
 def test_an_id_that_is_not_ascii(taskq_app: App, web: ThreadingHTTPServer) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, LiteralString, TypeVar, Unpack
 
@@ -38,7 +41,9 @@ class App(Producer):
         self.handlers: dict[str, Handler] = {}
         self._lease = lease
         self._schedules: dict[str, Sequence[Any]] = {}
-        self._workers: list[Worker] = []
+        # Weak, since the coroutine of ``work_async`` may be dropped before it has begun. A list, not a set: a copy of
+        # it is made in one go, while other threads change it.
+        self._workers: list[weakref.ref[Worker]] = []
 
     # Handlers.
 
@@ -134,8 +139,11 @@ class App(Producer):
         nothing in hand and nothing to own. Returns the worker.
         """
         worker = self._worker(concurrency, actions, until_idle, grace, actor)
-        with stopped_by_signals(worker):
-            run_in_new_loop(self._run_worker(worker), self.connections.close_async)
+        try:
+            with stopped_by_signals(worker):
+                run_in_new_loop(self._run_worker(worker), self.connections.close_async)
+        finally:
+            self._forget(worker)
         return worker
 
     def work_async(
@@ -149,7 +157,10 @@ class App(Producer):
     ) -> Coroutine[Any, Any, Worker]:
         """Perform tasks inside a running loop, like ``work``. It leaves signals alone: ``stop`` or cancel it."""
         # No coroutine function: ``stop`` is to find the worker before the loop comes to it.
-        return self._run_worker(self._worker(concurrency, actions, until_idle, grace, actor))
+        worker = self._worker(concurrency, actions, until_idle, grace, actor)
+        coroutine = self._run_worker(worker)
+        worker.coroutine = weakref.ref(coroutine)
+        return coroutine
 
     def stop(self) -> int:
         """Stop the workers of this app in this process; called again: at once. Any thread may call it.
@@ -157,7 +168,8 @@ class App(Producer):
         Returns how many it has told. A worker counts from the call of ``work`` or ``work_async`` on: of a thread that
         was just started, and has not come to that, there is none yet.
         """
-        workers = list(self._workers)
+        references = list(self._workers)
+        workers = [worker for reference in references if (worker := reference()) is not None and _may_run(worker)]
         for worker in workers:
             worker.stop()
         return len(workers)
@@ -175,15 +187,27 @@ class App(Producer):
             raise ValueError(f"no handler for {', '.join(unknown)}; there are {', '.join(self.handlers) or 'none'}")
         handlers = [self.handlers[name] for name in names]
         worker = Worker(self, handlers, concurrency=concurrency, until_idle=until_idle, grace=grace, actor=actor)
-        self._workers.append(worker)
+        self._workers.append(weakref.ref(worker, self._workers.remove))
         return worker
+
+    def _forget(self, worker: Worker) -> None:
+        with contextlib.suppress(ValueError):  # it was forgotten before
+            self._workers.remove(weakref.ref(worker))
 
     async def _run_worker(self, worker: Worker) -> Worker:
         try:
             await worker.run()
         finally:
-            self._workers.remove(worker)
+            self._forget(worker)
         return worker
+
+
+def _may_run(worker: Worker) -> bool:
+    """Tell whether the worker runs or may begin: a coroutine may end before its first step, since it is cancelled."""
+    if worker.coroutine is None:
+        return True
+    coroutine = worker.coroutine()
+    return coroutine is not None and inspect.getcoroutinestate(coroutine) != inspect.CORO_CLOSED
 
 
 # The arguments of taskq.set_action, and what makes their type known.

@@ -116,8 +116,22 @@ def read_body(text: str | None, annotation: Any = Any) -> Any:
         raise problem from None
 
 
+def unalias(annotation: Any) -> Any:
+    """Return what an alias, ``type Uid = int`` or ``type Pair[T] = tuple[T, T]``, stands for."""
+    # By name: typing has the class from Python 3.12 on, and typing_extensions one of its own.
+    while type(alias := get_origin(annotation) or annotation).__name__ == "TypeAliasType":
+        given = dict(zip(alias.__type_params__, get_args(annotation), strict=False))
+        annotation = alias.__value__
+        if isinstance(annotation, typing.TypeVar):
+            annotation = given.get(annotation, Any)
+        elif given and (parameters := getattr(annotation, "__parameters__", ())):
+            annotation = annotation[tuple(given.get(parameter, Any) for parameter in parameters)]
+    return annotation
+
+
 def _kinds(annotation: Any) -> list[Any]:
     """Return what the value may be, without what only describes it."""
+    annotation = unalias(annotation)
     if isinstance(annotation, typing.NewType):
         return _kinds(annotation.__supertype__)
     if get_origin(annotation) is typing.Annotated:
@@ -129,6 +143,7 @@ def _kinds(annotation: Any) -> list[Any]:
 
 def convert(value: Any, annotation: Any, where: str = "the body") -> Any:
     """Return a JSON value as what the annotation asks for; ``BodyError`` tells which part of it does not fit."""
+    annotation = unalias(annotation)
     if annotation in (Any, object, JSON) or isinstance(annotation, typing.TypeVar):
         return value
     if annotation is None or annotation is type(None):
@@ -221,7 +236,7 @@ def _scalar(value: Any, annotation: Any, where: str) -> Any:
 def _union(value: Any, kinds: tuple[Any, ...], where: str) -> Any:
     problems = []
     # First what knows all keys of an object: a dataclass ignores those that it does not know.
-    for kind in sorted(kinds, key=lambda kind: _unknown(value, kind)):
+    for kind in sorted(map(unalias, kinds), key=lambda kind: _unknown(value, kind)):
         try:
             return convert(value, kind, where)
         except BodyError as error:

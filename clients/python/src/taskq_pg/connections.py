@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import tuple_row
 
 Connect = Callable[[], "psycopg.Connection[Any]"]
 ConnectAsync = Callable[[], "Awaitable[psycopg.AsyncConnection[Any]]"]
@@ -32,6 +33,14 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
+# DISCARD ALL without DEALLOCATE: psycopg knows which statements it has prepared, and that is no setting.
+_RESET = """CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();
+            DISCARD TEMP; DISCARD SEQUENCES"""
+
+# Those of this process, for a process that is forked from it.
+_all: weakref.WeakSet[Connections] = weakref.WeakSet()
+
+
 class Connections:
     """Opens connections of one database, and keeps some that are idle."""
 
@@ -42,6 +51,7 @@ class Connections:
         self._lock = threading.Lock()
         self._idle: list[psycopg.Connection[Any]] = []
         self._process = os.getpid()
+        _all.add(self)
         self._closes = 0  # how many there were: what was lent before one of them is not kept
         # Those of the process that this one was forked from, which goes on to use them: not even closed here.
         self._of_parent: list[Any] = []
@@ -94,6 +104,56 @@ class Connections:
             yield connection
         finally:
             await self._put_async(connection, closes)
+
+    @contextmanager
+    def lend(self) -> Iterator[psycopg.Connection[Any]]:
+        """Lend a connection to code of the program's, whose settings for the session end with that."""
+        closes = self._closes
+        connection = self._take() or self.open()
+        try:
+            yield connection
+        finally:
+            if self._resets(connection):
+                connection.cursor_factory = psycopg.Cursor
+                try:
+                    connection.execute(_RESET)
+                except BaseException as error:
+                    connection.close()
+                    if not isinstance(error, psycopg.Error):
+                        raise
+                self._put(connection, closes)
+            else:
+                connection.close()
+
+    @asynccontextmanager
+    async def lend_async(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """Do what ``lend`` does, with a connection of asyncio."""
+        closes = self._closes
+        connection = await self._take_async() or await self.open_async()
+        try:
+            yield connection
+        finally:
+            if self._resets(connection):
+                connection.cursor_factory = psycopg.AsyncCursor
+                try:
+                    await connection.execute(_RESET)
+                except BaseException as error:
+                    await connection.close()
+                    if not isinstance(error, psycopg.Error):
+                        raise
+                await self._put_async(connection, closes)
+            else:
+                await connection.close()
+
+    def _resets(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+        """Tell whether the session may be reset, and reset what psycopg keeps for it."""
+        # Of one that the program has opened, only the program knows what it is to be reset to.
+        if not isinstance(self._source, str) or self._source_async is not None or not _reusable(connection):
+            return False
+        connection.row_factory = tuple_row
+        connection.prepare_threshold = None
+        connection._adapters = None  # made anew when needed; psycopg has no public way
+        return True
 
     def close(self) -> None:
         """Close those that are idle, of all loops; those that are lent are closed when they come back."""
@@ -162,6 +222,16 @@ class Connections:
             self._of_parent += [*self._idle, *(one for each in self._idle_async.values() for one in each)]
             self._idle = []
             self._idle_async.clear()
+
+
+def _forked() -> None:
+    # A thread that had a lock in the moment of the fork is not there to release it.
+    for connections in _all:
+        connections._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def _settings(conninfo: str, name: str) -> dict[str, Any]:

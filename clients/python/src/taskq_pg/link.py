@@ -43,6 +43,11 @@ def is_transient(error: Exception) -> bool:
     return isinstance(error, psycopg.Error) and (error.sqlstate or "")[:2] in ("40", "53", "55", "57", "58")
 
 
+def is_limit(error: Exception) -> bool:
+    """Tell whether a limit of the server's has ended the call: a time-out, or its memory. The call may be too large."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in ("57014", "53200")
+
+
 class Link:
     """One connection. Its calls are made one at a time, by one thread."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import psycopg
 
 from .calls import Calls
-from .link import Link, is_transient
+from .link import Link, is_limit, is_transient
 from .performance import Performance
 from .task import Task
 
@@ -21,8 +21,7 @@ _PATIENCE = 1.0
 _PATIENCE_ALONE = 0.05
 _LONGEST_PATIENCE_ALONE = 0.25
 _LONGEST_DELAY = 10.0
-# A statement_timeout, and a lack of memory: the call itself is too large, if it fails so often.
-_TOO_LARGE = ("57014", "53200")
+# A call that meets a limit of the server's so often is too large.
 _TRIES = 5
 # So much of JSON goes with one call; PostgreSQL takes no message of a gigabyte.
 _MOST_TOGETHER = 200_000_000
@@ -31,11 +30,12 @@ _MOST_TOGETHER = 200_000_000
 class Returns:
     """Gives tasks back over a connection, and takes others in their place."""
 
-    def __init__(self, link: Link, calls: Calls, is_stopping: Callable[[], bool]) -> None:
+    def __init__(self, link: Link, calls: Calls) -> None:
         """Make no call yet."""
         self._link = link
         self._calls = calls
-        self._is_stopping = is_stopping
+        # Told, not asked for: a cycle of references would keep a worker that was dropped.
+        self.is_stopping = False
         self.is_late = False
         """Whether the worker's grace is over: then no lock is waited for a second time."""
 
@@ -43,12 +43,13 @@ class Returns:
         """Return the tasks of the batch; tells which tasks came in their place, and which are to be tried again."""
         tasks: list[Task] = []
         again: list[Performance] = []
-        for group in _groups(batch):
+        # All groups first: a return of a group that fails is tried alone, and would be in a later group as well.
+        for group in list(_groups(batch)):
             tasks += self._give(group, again)
         return tasks, again
 
     def _give(self, group: Sequence[Performance], again: list[Performance]) -> list[Task]:
-        number = 0 if self._is_stopping() else sum(not performance.failures for performance in group)
+        number = 0 if self.is_stopping else sum(not performance.failures for performance in group)
         returns = [performance.returns for performance in group if performance.returns is not None]
         if not returns and not number:
             return []
@@ -83,11 +84,11 @@ class Returns:
         """Tell whether the return is to be tried again, which may be another one by then."""
         performance.failures += 1
         task_id = performance.task.id
-        if is_transient(error) and (error.sqlstate not in _TOO_LARGE or performance.failures % _TRIES):
+        if is_transient(error) and (not is_limit(error) or performance.failures % _TRIES):
             if self.is_late and error.sqlstate == "55P03":
                 log.error("%s: left to its lease, its row is locked: %s", task_id, error)
                 return False
-            longest = 0.5 if self._is_stopping() or error.sqlstate in _TOO_LARGE else _LONGEST_DELAY
+            longest = 0.5 if self.is_stopping or is_limit(error) else _LONGEST_DELAY
             delay = min(0.1 * 2 ** min(performance.failures, 10), longest) * random.uniform(0.5, 1.5)  # noqa: S311
             log.warning("%s: no return, again in %.1f s: %s", task_id, delay, error)
             performance.again_at = time.monotonic() + delay

@@ -11,22 +11,28 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import typing
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
 
 import psycopg
 
 from . import borrowed, tracing
-from .bodies import body_text, convert, dumps, dumps_again
+from .bodies import body_text, convert, dumps, dumps_again, unalias
 from .durations import Duration, interval
 from .errors import Aborted, Lost, Suspend, TimedOut
 from .keys import SharedKeys, plain
-from .link import is_lost, is_transient
+from .link import is_limit, is_lost, is_transient
 from .task import Result
 
 if TYPE_CHECKING:
     from .task import Task
+
+log = logging.getLogger("taskq_pg")
+
+# A call that meets a limit of the server's so often is too large; and so often a call is made when the worker stops.
+_TRIES = 5
 
 T = TypeVar("T")
 Statement = tuple[LiteralString, Sequence[Any]]
@@ -114,8 +120,8 @@ class Steps:
             try:
                 rows = yield _ENDED, [ids, end]
             except psycopg.Error as error:
-                # One of them is not there, or not for this role to look at.
-                if error.sqlstate not in ("TQ003", "42501"):
+                # One of them is not there. What is not for this role to look at may have ended: that fails the try.
+                if error.sqlstate != "TQ003":
                     raise
             else:
                 self._results |= {row[0]: Result(*row) for row in rows}
@@ -178,14 +184,23 @@ class Steps:
             raise Suspend(depends_on=[], retry_after=left)
         yield from self._save(name, None)
 
-    def _again(self, error: Exception) -> None:
-        """Return if the call may be made again; else raise."""
+    def _again(self, error: Exception, failures: int, delay: float) -> int:
+        """Return how many failures of the call count by now, if it may be made again; else raise."""
         if isinstance(error, psycopg.Error) and error.sqlstate == "TQ001":
             raise Lost(str(error)) from error
         if not (is_lost(error) or is_transient(error)):
             raise error
         if self.task.lost.is_set():
             raise Lost(str(error)) from error
+        # A call that is too large never fits. And what is given back while it is repeated would go on for ever.
+        stopping = self.task.stopping.is_set()
+        failures += stopping or is_limit(error)
+        if failures >= _TRIES:
+            if stopping:
+                raise Suspend(status="given back by a worker that stops", count_try=False) from error
+            raise error
+        log.warning("%s: a call of the workflow has failed, again in %.1f s: %s", self.id, delay, str(error).strip())
+        return failures
 
 
 def _values(ended: list[dict[str, Any]], return_aborted: bool) -> list[Any]:
@@ -208,6 +223,11 @@ def read(value: Any, function: Callable[..., Any], name: str) -> Any:
         kind = typing.get_type_hints(function, include_extras=True).get("return", Any)
     except (TypeError, NameError, AttributeError):
         kind = Any  # a built-in, or an annotation that cannot be looked up
+    kind = unalias(kind)
+    origin = typing.get_origin(kind) or kind
+    if isinstance(origin, type) and issubclass(origin, Awaitable):
+        # What is saved is what it was awaited for: of Awaitable[T] and Coroutine[..., ..., T] that is the last one.
+        kind = unalias((typing.get_args(kind) or [Any])[-1])
     if kind is int and isinstance(value, bool):
         return value  # which is an int in Python
     return convert(value, kind, f'the result of step "{name}"')

@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+import psycopg
 
 from .app import App
 from .bodies import dumps, read_body, read_json
@@ -77,11 +78,25 @@ def dispatcher(
             raise Retry(f"no answer within {limit:g} seconds") from None
         except httpx.HTTPError as error:
             raise Retry(f"{type(error).__name__}: {error}") from error
-        return _outcome(answer)
+        outcome = _outcome(answer)
+        if outcome.delay_workgroup is not None and not await _is_delay(app, outcome.delay_workgroup):
+            raise Retry(f"the answer is not as it should be: delay_workgroup is no duration: {outcome.delay_workgroup}")
+        return outcome
 
     for action in actions:
         app.task(action, results=True)(post)
     return app
+
+
+async def _is_delay(app: App, text: Duration) -> bool:
+    # Of a return that is refused, the worker drops the delay: the task may have no workgroup.
+    try:
+        [[fits]] = await app.query_async("SELECT %s::text::interval BETWEEN '0' AND '1000 years'", [text])
+    except psycopg.DataError:
+        return False
+    except psycopg.Error:
+        return True  # unknown, and the other side has done its work
+    return bool(fits)
 
 
 def _request(task: Task, with_token: bool) -> dict[str, Any]:
@@ -117,7 +132,10 @@ def _completed(answer: httpx.Response) -> Outcome:
         keys = read_json(answer.content)
         outcome = _read(keys)
         # What no JSON can say, a number beyond all floats for one, is found here, and not when the task is returned.
-        dumps(outcome.returns())
+        returns = outcome.returns()
+        dumps(returns)
+        # With such a result the task aborts: the next try would have no other.
+        _storable({key: value for key, value in returns.items() if key != "result"})
     except (ValueError, TypeError, RecursionError) as error:
         raise Retry(f"the answer is not as it should be: {error}: {answer.text[:_EXCERPT]}") from error
     return outcome
@@ -134,6 +152,19 @@ def _read(keys: Any) -> Outcome:
     if not all(isinstance(child, dict) for child in children):
         raise TypeError("children is to be a list of objects")
     return Outcome(**given)
+
+
+def _storable(value: Any) -> None:
+    """Raise ``ValueError`` if a text in it is none for PostgreSQL."""
+    if isinstance(value, str):
+        if "\0" in value:
+            raise ValueError("a text has the character 0")
+        value.encode()
+    elif isinstance(value, dict):
+        _storable([*value, *value.values()])
+    elif isinstance(value, list):
+        for one in value:
+            _storable(one)
 
 
 def _retry_after(answer: httpx.Response) -> float | None:

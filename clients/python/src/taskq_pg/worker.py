@@ -23,8 +23,9 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -47,6 +48,8 @@ _WAIT = "10 seconds"
 # For how long cancelled coroutines may clean up, and the last returns be tried, when the grace is over.
 _CLEAN_UP = 2.0
 _LAST_RETURNS = 10.0
+# For so long a stop waits for the end of the claim before handlers are told.
+_END_OF_CLAIM = 1.0
 # For how long a heartbeat waits for a lock at most: another session may have locked a task, and not go on.
 _PATIENCE = 1.0
 
@@ -82,7 +85,7 @@ class Worker:
         steps = any(handler.workflow for handler in self._handlers.values())
         self._calls = Calls(app, self._actor, self._actions, self._lease, with_results=results, with_steps=steps)
         self._links = {name: Link(app.connections, f"taskq {name}") for name in ("claims", "returns", "heartbeats")}
-        self._returns = Returns(self._links["returns"], self._calls, lambda: self._stopping)
+        self._returns = Returns(self._links["returns"], self._calls)
         self._threads = Threads(concurrency)
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -103,6 +106,8 @@ class Worker:
         self._broken = False  # nothing can be returned any more
         self._failure: BaseException | None = None
         self._commands: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self.coroutine: weakref.ref[Coroutine[Any, Any, Worker]] | None = None
+        """What runs the worker, if the program has a loop of its own."""
         self.unblock: Callable[[], None] = lambda: None
         """Called again and again while a handler blocks the loop though the worker has ended."""
         self.left = 0
@@ -161,13 +166,15 @@ class Worker:
         )}  # fmt: skip
         with self._changed:
             self._changed.wait_for(lambda: self._stopping)
+        grace_ends = time.monotonic() + self._grace
         log.info("stopping, %d tasks in hand", len(self._hand))
-        self._end_claims(threads["claims"])
-        # Not before: a claim that still sleeps would be granted what these give back.
+        ending = self._thread("ending", lambda: self._end_claims(threads["claims"]))
+        # A claim that still sleeps would be granted what the handlers give back. But its server may not answer.
+        ending.join(_END_OF_CLAIM)
         with self._changed:
             for performance in self._hand:
                 performance.task.stopping.set()
-        self._end_hand()
+        self._end_hand(grace_ends, ending)
         self._closing.set()
         with self._returnable:
             self._returnable.notify()
@@ -206,7 +213,7 @@ class Worker:
             self._stop()
 
     def _stop(self) -> None:
-        self._stopping = True
+        self._stopping = self._returns.is_stopping = True
         for condition in (self._claimable, self._returnable, self._changed):
             condition.notify_all()
 
@@ -379,9 +386,10 @@ class Worker:
 
     # The end.
 
-    def _end_hand(self) -> None:
+    def _end_hand(self, grace_ends: float, ending: threading.Thread) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: not self._hand or self._hurry or self._broken, self._grace)
+            left = max(0.0, grace_ends - time.monotonic())
+            self._changed.wait_for(lambda: not self._hand or self._hurry or self._broken, left)
             late = [performance for performance in self._hand if not performance.over]
         self._returns.is_late = True
         for performance in late:
@@ -393,12 +401,17 @@ class Worker:
         for performance in late:
             performance.give_back()
         self.left = sum(performance.running for performance in late)
-        self._links["returns"].give_up_at = time.monotonic() + _LAST_RETURNS / 2
-        with self._changed:
+        given_back = time.monotonic()
+        self._links["returns"].give_up_at = given_back + _LAST_RETURNS / 2
+        with self._returnable:
             for performance in self._again:
                 performance.again_at = 0
             self._returnable.notify()
-            self._changed.wait_for(lambda: not self._hand or self._broken, _LAST_RETURNS)
+        # What its claim has brought last is given back as well.
+        ending.join()
+        with self._changed:
+            left = max(_CLEAN_UP, given_back + _LAST_RETURNS - time.monotonic())
+            self._changed.wait_for(lambda: not self._hand or self._broken, left)
             if self._hand:
                 log.error("%d tasks could not be returned, and are left to their leases", len(self._hand))
 

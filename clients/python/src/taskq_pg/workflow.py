@@ -111,7 +111,7 @@ class Context(Steps):
 
     @contextmanager
     def _transaction(self, name: str) -> Iterator[psycopg.Connection[Any]]:
-        with tracing.step(name), self.task.app.connections.use() as connection:
+        with tracing.step(name), self.task.app.connections.lend() as connection:
             try:
                 with connection.transaction():
                     yield connection
@@ -139,11 +139,12 @@ class Context(Steps):
             return typing.cast(T, end.value)
 
     def _run(self, statement: Statement) -> borrowed.Rows:
+        failures = 0
         for delay in delays():
             try:
                 return self.task.app.query(*statement)
             except (psycopg.Error, OSError) as error:
-                self._again(error)
+                failures = self._again(error, failures, delay)
             self.task.lost.wait(delay)
         raise AssertionError  # delays() has no end
 
@@ -234,7 +235,7 @@ class AsyncContext(Steps):
     @asynccontextmanager
     async def _transaction(self, name: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         with tracing.step(name):
-            async with self.task.app.connections.use_async() as connection:
+            async with self.task.app.connections.lend_async() as connection:
                 try:
                     async with connection.transaction():
                         yield connection
@@ -266,11 +267,12 @@ class AsyncContext(Steps):
             return typing.cast(T, end.value)
 
     async def _run(self, statement: Statement) -> borrowed.Rows:
+        failures = 0
         for delay in delays():
             try:
                 return await self.task.app.query_async(*statement)
             except (psycopg.Error, OSError) as error:
-                self._again(error)
+                failures = self._again(error, failures, delay)
             await asyncio.sleep(delay)
         raise AssertionError  # delays() has no end
 
