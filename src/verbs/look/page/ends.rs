@@ -68,7 +68,7 @@ pub(super) fn groups() -> Option<Section> {
 /// Of the last 20,000 that have ended, or hardly more. What has aborted because of a dependency is left out.
 static DEAD_ENDS: Statement<(), (String, String, String, String, i32, String, String)> = Statement::planned_each_time(
     c"SELECT d.task_id, d.action, d.cause, COALESCE(d.status, ''), d.num_tries, taskq._age(taskq.clock() - d.settled_at),
-             pg_catalog.to_char(d.settled_at, 'YYYY-MM-DD HH24:MI:SS TZ')
+             pg_catalog.to_char(d.settled_at, 'YYYY-MM-DD HH24:MI:SS OF')
         FROM (SELECT d.task_id, d.action, d.cause, d.status, d.num_tries, d.settled_at
                 FROM taskq.dead_ends AS d
                WHERE d.cause <> 'dependency'

@@ -106,7 +106,7 @@ fn reload(refresh: Option<Interval>) -> Result<String> {
 }
 
 static HEADER: Statement<(), (String, String)> = Statement::new(
-    c"SELECT pg_catalog.current_database()::text, pg_catalog.to_char(taskq.clock(), 'YYYY-MM-DD HH24:MI:SS TZ')",
+    c"SELECT pg_catalog.current_database()::text, pg_catalog.to_char(taskq.clock(), 'YYYY-MM-DD HH24:MI:SS OF')",
 );
 
 /// Links to the parts of the page.

@@ -26,9 +26,9 @@ record! {
 
 static AT_WORK: Statement<(), Held> = Statement::planned_each_time(
     c"SELECT COALESCE(w.actor_id, ''), t.id, a.name, w.tries, COALESCE(taskq._age(n.at - w.granted_at), ''),
-             COALESCE(pg_catalog.to_char(w.granted_at, 'YYYY-MM-DD HH24:MI:SS TZ'), ''),
+             COALESCE(pg_catalog.to_char(w.granted_at, 'YYYY-MM-DD HH24:MI:SS OF'), ''),
              CASE WHEN w.deadline < 'infinity' THEN taskq._age(GREATEST(w.deadline - n.at, n.at - w.deadline)) ELSE '' END,
-             CASE WHEN w.deadline < 'infinity' THEN pg_catalog.to_char(w.deadline, 'YYYY-MM-DD HH24:MI:SS TZ') ELSE '' END,
+             CASE WHEN w.deadline < 'infinity' THEN pg_catalog.to_char(w.deadline, 'YYYY-MM-DD HH24:MI:SS OF') ELSE '' END,
              w.deadline <= n.at,
              COALESCE((SELECT p.status FROM taskq.progress AS p WHERE p.task_no = w.task_no), ''),
              (SELECT p.progress FROM taskq.progress AS p WHERE p.task_no = w.task_no), w.number, w.actors
@@ -145,9 +145,9 @@ record! {
 
 static FAILING: Statement<(), Failing> = Statement::planned_each_time(
     c"SELECT t.id, a.name, f.tries, f.outcome, COALESCE(f.status, ''), COALESCE(f.actor_id, ''), taskq._age(n.at - f.ended_at),
-             pg_catalog.to_char(f.ended_at, 'YYYY-MM-DD HH24:MI:SS TZ'),
+             pg_catalog.to_char(f.ended_at, 'YYYY-MM-DD HH24:MI:SS OF'),
              CASE WHEN f.due > n.at AND f.due < 'infinity' THEN taskq._age(f.due - n.at) ELSE '' END,
-             COALESCE(pg_catalog.to_char(f.due, 'YYYY-MM-DD HH24:MI:SS TZ'), ''), f.number
+             COALESCE(pg_catalog.to_char(f.due, 'YYYY-MM-DD HH24:MI:SS OF'), ''), f.number
         FROM (SELECT taskq.clock() AS at OFFSET 0) AS n
        CROSS JOIN taskq._failing(51) WITH ORDINALITY AS f(task_no, tries, due, outcome, status, actor_id, ended_at, number, place)
        CROSS JOIN LATERAL (SELECT t.id, t.action_no FROM taskq.task AS t WHERE t.task_no = f.task_no OFFSET 0) AS t

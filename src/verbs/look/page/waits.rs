@@ -9,7 +9,7 @@ use crate::pg::statement::{Statement, record};
 static STOPPED: Statement<(), (String, String, String, String, String, String)> =
     Statement::planned_each_time(
         c"SELECT s.what, s.name, COALESCE(s.of, ''), s.why, COALESCE(taskq._age(s.until - n.at), ''),
-             COALESCE(pg_catalog.to_char(s.until, 'YYYY-MM-DD HH24:MI:SS TZ'), '')
+             COALESCE(pg_catalog.to_char(s.until, 'YYYY-MM-DD HH24:MI:SS OF'), '')
         FROM (SELECT taskq.clock() AS at OFFSET 0) AS n
        CROSS JOIN taskq._stopped(51) WITH ORDINALITY AS s(what, name, of, why, until, place)
        ORDER BY s.place",
@@ -49,8 +49,8 @@ record! {
 
 /// Of the thousand that go on first. Of what one waits for, one more than is shown.
 static SUSPENDED: Statement<(), Wait> = Statement::planned_each_time(
-    c"SELECT t.id, a.name, COALESCE(t.group_id, ''), taskq._age(n.at - b.since), pg_catalog.to_char(b.since, 'YYYY-MM-DD HH24:MI:SS TZ'),
-             COALESCE(taskq._age(b.until - n.at), ''), COALESCE(pg_catalog.to_char(b.until, 'YYYY-MM-DD HH24:MI:SS TZ'), ''),
+    c"SELECT t.id, a.name, COALESCE(t.group_id, ''), taskq._age(n.at - b.since), pg_catalog.to_char(b.since, 'YYYY-MM-DD HH24:MI:SS OF'),
+             COALESCE(taskq._age(b.until - n.at), ''), COALESCE(pg_catalog.to_char(b.until, 'YYYY-MM-DD HH24:MI:SS OF'), ''),
              ARRAY(SELECT o.id FROM taskq.dependency AS d
                     CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = d.after_no OFFSET 0) AS o
                     WHERE d.run_no = b.task_no AND d.wait_no = b.wait_no AND d.counts = 'w'
@@ -125,9 +125,9 @@ record! {
 static SCHEDULES: Statement<(), Schedule> = Statement::planned_each_time(
     c"SELECT s.name, s.cron, s.timezone, COALESCE(s.task ->> 'action', ''),
              CASE WHEN s.next_at < 'infinity' THEN taskq._age(GREATEST(s.next_at - n.at, n.at - s.next_at)) ELSE '' END,
-             CASE WHEN s.next_at < 'infinity' THEN pg_catalog.to_char(s.next_at, 'YYYY-MM-DD HH24:MI:SS TZ') ELSE '' END,
+             CASE WHEN s.next_at < 'infinity' THEN pg_catalog.to_char(s.next_at, 'YYYY-MM-DD HH24:MI:SS OF') ELSE '' END,
              s.next_at <= n.at, s.paused_next_at IS NOT NULL, COALESCE(taskq._age(n.at - s.last_at), ''),
-             COALESCE(pg_catalog.to_char(s.last_at, 'YYYY-MM-DD HH24:MI:SS TZ'), ''), COALESCE(s.last_task_id, ''), COALESCE(s.problem, '')
+             COALESCE(pg_catalog.to_char(s.last_at, 'YYYY-MM-DD HH24:MI:SS OF'), ''), COALESCE(s.last_task_id, ''), COALESCE(s.problem, '')
         FROM (SELECT taskq.clock() AS at OFFSET 0) AS n
        CROSS JOIN taskq.schedule AS s
        ORDER BY s.problem IS NULL, s.next_at, s.name LIMIT 51",
