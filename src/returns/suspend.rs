@@ -294,6 +294,8 @@ fn check_cycles(tasks: &[One], edges: &EdgeSet, outcomes: &HashMap<TaskNo, Outco
     guard();
     // What waits for nothing itself, as most children and signals, is on no cycle: the tasks behind those of the call, which may be
     // many, need not be looked at.
+    // What is read here is all that counts. A call that could close a cycle with this one stores its edge under the guard, and has
+    // committed by now. A suspension of one of these has had its row locked for a change, and this call has waited for that to hold it.
     if WAITING.execute(arcs.iter().map(|(after, _)| *after).collect::<Vec<_>>()) == 0 {
         return Ok(());
     }
