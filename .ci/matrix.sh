@@ -83,7 +83,7 @@ for version; do
         T='' compile .ci/test.sh pg || failed="$failed $version"
         .ci/test.sh packages | tee "$work/packages.log" || failed="$failed $version"
     fi
-    results="$results$("$pg_config" --version): $(cat "$work"/{outside,pg,packages}.log 2>/dev/null |
+    results="$results$("$pg_config" --version): $({ cat "$work"/{outside,pg,packages}.log 2>/dev/null || true; } |
         sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed; \([0-9]*\) ignored.*/\1 \2 \3/p' |
         awk '{ p += $1; f += $2; i += $3 } END { printf "%d passed, %d failed, %d ignored", p, f, i }')"$'\n'
     unset READY WORK
