@@ -318,10 +318,11 @@ CREATE FUNCTION taskq.health()
           FROM (
                 -- Deadlines that have passed, and no call has ended these tries.
                 SELECT CASE WHEN o.since < n.at - interval '10 minutes' THEN 'critical' ELSE 'warning' END AS severity,
-                       format('%s of action "%s" %s past the deadline and not taken over, %s since %s (actor "%s")',
-                              CASE o.number WHEN 1 THEN 'a task' ELSE o.number || ' tasks' END, a.name,
-                              CASE o.number WHEN 1 THEN 'is' ELSE 'are' END,
-                              CASE o.number WHEN 1 THEN 'and that' ELSE 'the first' END, taskq._age(n.at - o.since), o.actor) AS problem,
+                       CASE WHEN o.number = 1
+                            THEN format('a task of action "%s" has been past its deadline for %s (actor "%s"), and no worker has taken it over',
+                                        a.name, taskq._age(n.at - o.since), o.actor)
+                            ELSE format('%s tasks of action "%s" are past their deadlines, the first for %s (actor "%s"), and no worker'
+                                        ' has taken them over', o.number, a.name, taskq._age(n.at - o.since), o.actor) END AS problem,
                        'No worker calls own_tasks: start workers, call taskq.maintain() every minute, or load the background worker.' AS advice,
                        'overdue' AS kind, a.name AS subject, o.since
                   FROM overdue AS o CROSS JOIN now AS n
@@ -390,11 +391,12 @@ CREATE FUNCTION taskq.health()
                   FROM taskq.schedule AS s WHERE s.problem IS NOT NULL
                 UNION ALL
                 SELECT 'warning',
-                       format('%s, %s since %s',
-                              CASE WHEN l.number = 1 THEN 'a ' || regexp_replace(l.what, '^(task|schedule)s', '\1') || ' is due and not handled'
-                                   ELSE CASE WHEN l.number >= 1000 THEN '1000 and more ' ELSE l.number || ' ' END
-                                        || l.what || ' are due and not handled' END,
-                              CASE l.number WHEN 1 THEN 'and that' ELSE 'the first' END, taskq._age(n.at - l.since)),
+                       CASE WHEN l.number = 1
+                            THEN format('a %s has been due for %s and is not handled',
+                                        regexp_replace(l.what, '^(task|schedule)s', '\1'), taskq._age(n.at - l.since))
+                            ELSE format('%s %s are due and not handled, the first for %s',
+                                        CASE WHEN l.number >= 1000 THEN '1000 and more' ELSE l.number::text END,
+                                        l.what, taskq._age(n.at - l.since)) END,
                        'No worker calls own_tasks, or only in long transactions: call taskq.maintain() every minute, or load the background worker.',
                        'late', l.what, l.since
                   FROM late AS l CROSS JOIN now AS n

@@ -217,9 +217,9 @@ fn what_is_late_has_a_row_each() {
     for subject in ["schedules", "tasks whose retention is over", "tasks whose time has come"] {
         assert!(subjects.contains(&subject), "{subject} in {late:?}");
     }
-    for one in ["a schedule is", "a task whose retention is over is", "a task whose time has come is"] {
+    for one in ["a schedule has", "a task whose retention is over has", "a task whose time has come has"] {
         assert!(
-            late.iter().any(|(_, _, problem)| problem.starts_with(&format!("{one} due"))),
+            late.iter().any(|(_, _, problem)| problem.starts_with(&format!("{one} been due"))),
             "{one}: {late:?}"
         );
     }
@@ -227,7 +227,7 @@ fn what_is_late_has_a_row_each() {
     session.insert(json!([{"id": "soon too", "action": "y", "delay": "10 minutes"}])).unwrap();
     session.set_now(None);
     let late = problems(&mut session, "late");
-    let two = "2 tasks whose time has come are due and not handled, the first since 50m";
+    let two = "2 tasks whose time has come are due and not handled, the first for 50m";
     assert!(late.iter().any(|(_, _, problem)| problem == two), "{late:?}");
     session.run("SELECT taskq.maintain()");
     assert_eq!(problems(&mut session, "late"), []);
