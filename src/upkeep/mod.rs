@@ -1,4 +1,4 @@
-//! What time makes necessary, done in small bounded steps by calls that claim tasks, by the background worker, and by
+//! What time makes necessary, done step by step by calls that claim tasks, by the background worker, and by
 //! `taskq.maintain()` for quiet times. The kinds of it are in [`steps::KINDS`].
 //!
 //! Rows of tasks that others have locked are passed over. Inserting the run of a schedule may wait for a lock, but not for long.
@@ -113,7 +113,7 @@ pub(crate) fn tidy_before_commit() {
 }
 
 /// Folds deferred signals, if there are any; returns whether that changed anything. A call whose transaction may stay
-/// open counts for others only what frees a task.
+/// open counts for a task only if nothing more has to be sent to that, or a loss was sent.
 pub(crate) fn fold(now: Time) -> bool {
     if in_transaction_block() { fold::due(STEP as usize, now) } else { fold::some(STEP, now) }
 }

@@ -53,6 +53,6 @@ fn lock_linked(task_nos: &[TaskNo], nonces: &[Nonce], free: &[Live], most: usize
     }
     let going_on: Vec<TaskNo> = going_on.iter().map(|live| live.task_no).collect();
     let locked = LOCK_OVERDUE_STAYING.map((going_on, nonces, now), |InRun(live)| live);
-    // The number of tries may have been changed meanwhile.
+    // What limits their tries may have changed meanwhile.
     tries::timed_out(locked).0
 }
