@@ -111,7 +111,7 @@ CREATE FUNCTION taskq._leased()
                               WHERE r.task_no = n.task_no AND r.nonce = n.base # n.task_no AND NOT r.grantable
                                 AND r.deadline < 'infinity' OFFSET 0) AS r;
     END;
-COMMENT ON FUNCTION taskq._leased IS 'internal: what is in progress and has a deadline, ten thousand tasks at most';
+COMMENT ON FUNCTION taskq._leased IS 'internal: what leases name as in progress, some ten thousand tasks at most';
 
 -- Of `run`, with so many pages.
 CREATE FUNCTION taskq._about_run(pages bigint)

@@ -1,6 +1,6 @@
 -- taskq: functions. (Those of counting, views, health and rights are in files of their own.)
 --
--- Functions that grants.sql gives to roles touch tables with the rights of the extension's owner, so that it needs EXECUTE on functions
+-- Functions that grants.sql gives to roles touch tables with the rights of the extension's owner, so that roles need EXECUTE on functions
 -- and nothing on tables. Some are SECURITY DEFINER. Others, above all those that have to know the calling role
 -- because its part may be narrowed to some actions, switch to the owner themselves (src/rights.rs). The search path is pinned either
 -- way: by the SET clause of a SECURITY DEFINER function, by a statement of the others (src/pg/search_path.rs), which have no such

@@ -52,7 +52,8 @@ COMMENT ON TYPE taskq.named_only IS
 
 -- Numbers of tasks and positions in the order of claiming come from this one sequence. CACHE 1, and a
 -- transaction that takes a position has its id before. So once all transactions have ended that had an id when
--- a position was the last one taken, no new entry comes to it or below. The low-water mark of claiming rests on that.
+-- a position was the last one taken, no entry comes to it or below, except in the place of another. The low-water mark of
+-- claiming rests on that.
 CREATE SEQUENCE taskq.position_seq AS bigint CACHE 1;
 
 CREATE SEQUENCE taskq.action_no_seq AS integer CACHE 1;
@@ -85,7 +86,7 @@ CREATE TABLE taskq.action_setting (
     on_timeout text NOT NULL DEFAULT 'retry',
     max_timeouts integer,                       -- the deadline that makes so many of a task aborts it
     fair boolean NOT NULL DEFAULT false,        -- its groups take turns
-    max_per_group integer,                      -- tasks of one group in progress at the same time
+    max_per_group integer,                      -- how many tasks of one group are in progress at most
     expires_in interval,                        -- of tasks that say nothing else: how soon they expire
     max_run_time interval,                      -- likewise: no deadline of a try is later than its grant plus this
     CONSTRAINT action_setting_max_tries_check CHECK (max_tries >= 1),
@@ -139,11 +140,11 @@ CREATE TABLE taskq.task (
     max_tries integer,                          -- NULL: the action's default, else the setting's
     num_required integer,                       -- how many of its dependencies it needs; NULL: all
     spontaneous boolean NOT NULL,               -- completed by the queue itself
-    signal boolean NOT NULL,                    -- completed from outside, by taskq.signal
+    signal boolean NOT NULL,                    -- completed from outside, as a rule by taskq.signal
     post_result boolean NOT NULL,               -- NOTIFY when settled
     inserted_at timestamptz NOT NULL,
     not_before timestamptz,
-    expires_at timestamptz,                     -- when it was to expire at its insertion; see the table expiry
+    expires_at timestamptz,                     -- when it expires, as said at its insertion; see the table expiry
     max_duration interval,                      -- default lease
     max_run_time interval,                      -- no deadline of a try is later than its grant plus this; NULL: the action's
     retention interval,                         -- how long it is kept once completed; NULL: as its action says, else the setting
@@ -168,8 +169,8 @@ CREATE INDEX task_merge_key_idx ON taskq.task (merge_key) WHERE merge_key IS NOT
 CREATE INDEX task_inserted_idx ON taskq.task (inserted_at);                         -- the newest, for views that are read often
 COMMENT ON TABLE taskq.task IS 'what was asked for: one row per task, which only update_tasks changes';
 
--- Tasks that nothing blocks: ready, in progress, or set aside for a reason. Narrow, with room on the page for a newer and longer version of each
--- row, so that a grant can be a HOT update: nothing that a grant changes is indexed.
+-- Tasks that nothing blocks: ready, in progress, or set aside for a reason. Narrow, with room on the page for a newer and longer
+-- version of each row, so that a grant can be a HOT update: nothing that a grant changes is indexed.
 CREATE TABLE taskq.run (
     -- What most grants leave as it is comes first: of a new version on the same page the log has, as a rule, only what is behind
     -- that.
@@ -269,7 +270,7 @@ COMMENT ON TABLE taskq.parked IS 'tasks that are ready but for a paused group or
 CREATE TABLE taskq.task_group (
     group_id text COLLATE "C" PRIMARY KEY,
     paused boolean NOT NULL DEFAULT false,
-    max_concurrency integer,                    -- tasks of it in progress at the same time, over all actions
+    max_concurrency integer,                    -- how many tasks of it are in progress at most, over all actions
     weight integer,                             -- its share where groups take turns; NULL: 1
     CONSTRAINT task_group_max_concurrency_check CHECK (max_concurrency BETWEEN 0 AND 100000),
     CONSTRAINT task_group_weight_check CHECK (weight BETWEEN 1 AND 1000)
@@ -328,7 +329,7 @@ COMMENT ON TABLE taskq.unique_key IS 'which task was inserted last with a unique
 -- for it learns of its end.
 CREATE TABLE taskq.settled (
     task_no bigint PRIMARY KEY,
-    expires_at timestamptz NOT NULL,            -- end of its retention; infinity: kept for ever
+    expires_at timestamptz NOT NULL,            -- end of its retention, which upkeep may put off; infinity: kept for ever
     settled_at timestamptz NOT NULL,
     granted_at timestamptz,
     tries integer NOT NULL,
@@ -344,8 +345,8 @@ CREATE TABLE taskq.settled (
     result jsonb,
     leader_no bigint,                           -- of a merged one: the task that ran for it
     CONSTRAINT settled_code_check CHECK (code IN ('c', 'a')),
-    -- w: the worker, t: its deadline, x: its tries were used up, d: a lost dependency, s: spontaneous,
-    -- c: cancelled, r: replaced, o: an operator, m: the task with the same key that it rode on, k: skipped,
+    -- w: the worker, t: its deadline, x: its tries were used up, d: lost dependencies, s: spontaneous,
+    -- c: cancelled, r: replaced, o: completed by hand, m: the task with the same key that it rode on, k: skipped,
     -- e: expired, g: a signal from outside
     CONSTRAINT settled_cause_check CHECK (cause IN ('w', 't', 'x', 'd', 's', 'c', 'r', 'o', 'm', 'k', 'e', 'g'))
 );
@@ -471,8 +472,8 @@ CREATE TABLE taskq.schedule (
 CREATE INDEX schedule_next_idx ON taskq.schedule (next_at);                       -- which are due
 COMMENT ON TABLE taskq.schedule IS 'tasks that come when a cron expression says so';
 
--- Tries that ended without settling their task, those that were revoked, and those from before their task has started over. How
--- the last try of a settled task ended is in `settled`. How many of a task are kept: see src/store/attempts.rs.
+-- Tries that ended without settling their task, those that were revoked, and those from before their task was retried or
+-- started over. How the last try of a settled task ended is in `settled`. How many of a task are kept: see src/store/attempts.rs.
 CREATE TABLE taskq.attempt (
     task_no bigint NOT NULL,
     num_try integer NOT NULL,
@@ -480,10 +481,10 @@ CREATE TABLE taskq.attempt (
     ended_at timestamptz NOT NULL,
     outcome text NOT NULL,                      -- pending: given back; released: the same, and it does not count;
                                                 -- timeout: the deadline passed; revoked: taken back by an operator;
-                                                -- the others: how the task ended before it started over
+                                                -- the others: how the task ended before it came back
     actor_id text,
     status text,
-    past boolean NOT NULL DEFAULT false,        -- from before the task has started over
+    past boolean NOT NULL DEFAULT false,        -- from before the task was retried or started over
     timeouts integer NOT NULL DEFAULT 0,        -- deadlines that passed: its own, and those of rows that are gone
     releases integer NOT NULL DEFAULT 0,        -- tries that did not count: likewise
     CONSTRAINT attempt_outcome_check
@@ -567,7 +568,7 @@ SELECT pg_catalog.pg_extension_config_dump('taskq.expiry', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.step', '');
 -- taskq: functions. (Those of counting, views, health and rights are in files of their own.)
 --
--- Functions that grants.sql gives to roles touch tables with the rights of the extension's owner, so that it needs EXECUTE on functions
+-- Functions that grants.sql gives to roles touch tables with the rights of the extension's owner, so that roles need EXECUTE on functions
 -- and nothing on tables. Some are SECURITY DEFINER. Others, above all those that have to know the calling role
 -- because its part may be narrowed to some actions, switch to the owner themselves (src/rights.rs). The search path is pinned either
 -- way: by the SET clause of a SECURITY DEFINER function, by a statement of the others (src/pg/search_path.rs), which have no such
@@ -1692,7 +1693,7 @@ CREATE FUNCTION taskq._leased()
                               WHERE r.task_no = n.task_no AND r.nonce = n.base # n.task_no AND NOT r.grantable
                                 AND r.deadline < 'infinity' OFFSET 0) AS r;
     END;
-COMMENT ON FUNCTION taskq._leased IS 'internal: what is in progress and has a deadline, ten thousand tasks at most';
+COMMENT ON FUNCTION taskq._leased IS 'internal: what leases name as in progress, some ten thousand tasks at most';
 
 -- Of `run`, with so many pages.
 CREATE FUNCTION taskq._about_run(pages bigint)
@@ -3335,7 +3336,7 @@ CREATE FUNCTION taskq._pace()
          GROUP BY x.action_no;
     END;
 COMMENT ON FUNCTION taskq._pace IS
-    'internal: tasks of an action that come and end in a minute (of the last five); that ended (but for skipped ones), and that aborted by their tries, in the last hour; times; that ended in the last five minutes and had a worker, or rode on a task that had';
+    'internal: tasks of an action that come and end in a minute (of the last five); that ended (but for skipped ones), and that aborted by a try, in the last hour; times; that ended in the last five minutes and had a worker, or rode on a task that had';
 
 -- What is first in the queue of each action, and what stands before it: shows a task that comes back late, an action for
 -- which no worker asks, and a task that a worker has held without a deadline for a day or longer.
