@@ -88,7 +88,7 @@ pub(crate) fn call_if(owed: bool) -> Option<Starting> {
         return None;
     }
     if !owed {
-        // So the last one has done its work.
+        // What the last one was started for is done.
         begin_call();
         return None;
     }

@@ -36,7 +36,7 @@ pub(crate) struct Said {
     pub(crate) retry_after: Option<Interval>,
     /// As they were given: none at all is not the same as no child.
     pub(crate) children: Option<Vec<TaskSpec>>,
-    /// What depends on the task waits for the children, too; of one that is given back, the task itself.
+    /// What depends on the task waits for the children, too; of one that goes on later, the task itself.
     pub(crate) children_block: bool,
     /// How long the children are held back; with them the dependents of a task that settles.
     pub(crate) delay_children: Option<Interval>,

@@ -241,8 +241,7 @@ static ENDED: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT s.task_no FROM taskq.settled s WHERE s.task_no = ANY ($1) FOR KEY SHARE SKIP LOCKED",
 );
 
-/// Whether the stored tasks that a run is linked to can be locked without waiting. They are ours from here
-/// on.
+/// Whether the stored tasks that a run is linked to can be locked without waiting. If so, they are ours from here on.
 fn all_free(spec: &TaskSpec) -> bool {
     let linked = spec.depends_on.iter().chain(&spec.to_signal_after);
     let ids: Vec<&str> = linked.map(|reference| reference.id.as_str()).collect();
@@ -256,7 +255,7 @@ fn all_free(spec: &TaskSpec) -> bool {
 }
 
 /// Whether the live row of a task could be locked without waiting. If the task is ready, claims skip it until this
-/// transaction ends, and are woken then.
+/// transaction ends, and waiting calls are woken then.
 fn is_free(task_no: TaskNo) -> bool {
     // A transaction that finds its counter locked by us leaves the last look at its signals to us.
     touched::look_again(&[task_no], Touch::Locked);

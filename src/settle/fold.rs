@@ -107,7 +107,7 @@ pub(crate) fn of(task_nos: &[TaskNo], now: Time) -> bool {
 
 /// Locks tasks that a call is about to end or to change, with the signals counted that were left for them while others, or an
 /// earlier call of this transaction, had their counters: what has ended for a task before the call has it is not undone by what
-/// the call does. `rows` are those that `lock` has locked; it is called again where counting has moved some of them.
+/// the call does. `rows` are those that `lock` has locked; it is called again where counting has changed anything.
 ///
 /// No transaction can leave another signal for a counter that is ours without leaving the count to our last
 /// look.

@@ -93,8 +93,8 @@ pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> Swept {
     }
 }
 
-/// What suspensions have added to the dependencies of tasks that have not ended: they are given its results with each grant. (A transaction that adds
-/// such a dependency from here on would have to hold the row.)
+/// What suspensions have added to the dependencies of tasks that have not ended: these are given its results with each grant. (A
+/// transaction that adds such a dependency from here on would have to hold the row.)
 static NEEDED: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT u.task_no FROM unnest($1) AS u(task_no)
        WHERE EXISTS (SELECT FROM taskq.dependency d

@@ -38,7 +38,7 @@ pub(super) struct Done {
 /// How soon a task that another transaction has locked is looked at again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Ends the tries under these leases, which go: up to `bound` of them, of which a large one counts for several. What others
+/// Ends the tries under these leases, which go: up to about `bound` of them, of which a large one counts for several. What others
 /// have taken does not count, they look after it. Tasks that are locked get a lease of a second more: they would be left
 /// without one if that lock came to nothing.
 pub(super) fn all(passed: Vec<Elapsed>, bound: usize, now: Time) -> Done {
