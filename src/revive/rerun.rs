@@ -2,9 +2,8 @@
 //!
 //! These start over: the tasks asked for, and, if that is wanted, every settled task downstream of them, whatever lies in between.
 //! What a task has gone on without leads nowhere; nor does what a suspension has added: it has served a moment of the task that was
-//! suspended, not its beginning. Pending
-//! tasks that had counted the end of one that starts over wait for it again, as for one that is retried; a task in progress
-//! has begun with what is being taken back, and is the refusal.
+//! suspended, not its beginning. Pending tasks that had counted the end of one that starts over wait for it again, as for one that is
+//! retried; a task in progress has begun with what is being taken back, and is the refusal.
 //!
 //! Without the others, dependents keep what they have counted. Their dependencies stay, and count for none of their waits any more
 //! ([`Counts::KeptAsMet`]): the second end would be counted on top of the first otherwise.

@@ -4,7 +4,7 @@
 //! Rows of tasks that others have locked are passed over. Inserting the run of a schedule may wait for a lock, but not for long.
 //! Inside a caller's transaction block, function or larger statement the steps are as small as the claim itself, since what they
 //! touch is hostage to that transaction. A call that waits does none of it before it ends, but for making due tasks ready that it
-//! may be granted: it has what is due done by a process that commits (`background::call_if`).
+//! may be granted: it has the rest done by a process that commits (`background::call_if`), if there can be one.
 
 pub(crate) mod by_time;
 pub(crate) mod due;
@@ -44,7 +44,7 @@ const ENDED_FOR_OTHERS: usize = 100;
 /// What a round of upkeep did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Upkeep {
-    /// It changed something that other sessions should see soon.
+    /// It changed something: there may be other actions, lanes and entries to claim from.
     pub(crate) changed: bool,
     /// A step reached its bound: more may be due.
     pub(crate) more: bool,
