@@ -1,5 +1,5 @@
--- taskq: how many tasks there are. Functions and not views, so that the settings of the session that asks (statistics of an
--- empty queue, jit) make no other plan of it. Each looks with the snapshot of the query that asks.
+-- taskq: how many tasks there are. Functions and not views, since a function can bring settings of the planner along: neither those
+-- of the session that asks nor statistics of an empty queue are to make another plan. Each looks with the snapshot of the query that asks.
 
 -- The tasks of the workgroups that are held back, settled ones too, and 20,001 at most.
 CREATE FUNCTION taskq._held_back()
@@ -17,9 +17,9 @@ CREATE FUNCTION taskq._held_back()
     END;
 COMMENT ON FUNCTION taskq._held_back IS 'internal: the tasks of workgroups that are held back, 20,001 at most';
 
--- What has not settled: counted in the narrow tables, each read once. Which of it a workgroup holds back is known from
+-- What has not settled: counted in the tables that are asked for, each read once. Which of it a workgroup holds back is known from
 -- the workgroups' tasks, if those are few: they are hashed. If they are many, what may be ready is looked up, task by
--- task. `first`: the first task of these, which was inserted first.
+-- task. `first`: the lowest number of these tasks: of the one that was inserted first, as a rule.
 CREATE FUNCTION taskq._live(in_run boolean = true, in_scheduled boolean = true, in_parked boolean = true, in_blocked boolean = true)
     RETURNS TABLE (action_no integer, state text, number bigint, first bigint, overdue bigint)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 100000 ROWS 100

@@ -3,25 +3,26 @@
 --
 -- * an action with few tasks in `run` or `scheduled` is counted, by index, as long as all that is counted so is not too much:
 --   so it is not wrong beside a huge one;
--- * what is in progress is counted up to ten thousand, from its leases, and from the front of the queue where it has no deadline;
--- * the rest is estimated from a sample of pages, evenly spread, so that it does not matter how actions lie in the
---   table, and what is gone from it.
+-- * what is in progress is counted up to ten thousand, as a rule, from its leases, and from the front of the queue where it has no
+--   deadline;
+-- * the rest is estimated from a sample of pages, evenly spread, so that it matters little how actions lie in the table, and what
+--   is gone from it.
 --
 -- Each number says whether it is exact. taskq.count_tasks counts, however long that takes.
 
--- Up to how many pages `run` is counted: some 180,000 tasks; of the others, which are narrower, it is a third.
+-- Up to how many pages `run` is counted: some 180,000 tasks; `scheduled`, `parked` and `blocked`, up to a third of that.
 CREATE FUNCTION taskq._counted_pages()
     RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN 6000;
 COMMENT ON FUNCTION taskq._counted_pages IS 'internal: up to how many pages views that are read often count a table';
 
--- Of how many pages a sample is, of the others a third.
+-- How many pages a sample of `run` has; one of `scheduled`, `parked` or `blocked` has a third.
 CREATE FUNCTION taskq._sampled_pages()
     RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN LEAST(1500, taskq._counted_pages());
-COMMENT ON FUNCTION taskq._sampled_pages IS 'internal: how many pages of a larger table they read';
+COMMENT ON FUNCTION taskq._sampled_pages IS 'internal: how many pages a sample of `run` has';
 
 CREATE FUNCTION taskq._pages(relation regclass)
     RETURNS bigint
@@ -31,8 +32,8 @@ CREATE FUNCTION taskq._pages(relation regclass)
 COMMENT ON FUNCTION taskq._pages IS 'internal: how many pages a table has';
 
 -- The pages of a sample: one at a place of its own, always the same, in each of so many equal parts. Evenly spread, a sample
--- knows the size of what lies together to a part, and at places that differ it falls into step with nothing. Of ten thousand
--- parts at most.
+-- knows the size of what lies together to a part, and at places that differ it hardly falls into step with anything. Of ten
+-- thousand parts at most.
 CREATE FUNCTION taskq._sample(pages bigint, number integer)
     RETURNS TABLE (first tid, behind tid)
     LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT ROWS 1000
@@ -90,7 +91,7 @@ END
 $$;
 COMMENT ON FUNCTION taskq._front IS 'internal: what is in progress at the front of the queue of an action, and what comes next';
 
--- What leases name as in progress, those with the first deadlines first. `whole`: all of it.
+-- What leases name as in progress: of those with the first deadlines, as far as ten thousand names go. `whole`: there are no more.
 CREATE FUNCTION taskq._leased()
     RETURNS TABLE (task_no bigint, action_no integer, deadline timestamptz, actor_id text, whole boolean)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 1000
@@ -110,7 +111,7 @@ CREATE FUNCTION taskq._leased()
                               WHERE r.task_no = n.task_no AND r.nonce = n.base # n.task_no AND NOT r.grantable
                                 AND r.deadline < 'infinity' OFFSET 0) AS r;
     END;
-COMMENT ON FUNCTION taskq._leased IS 'internal: what is in progress and has a deadline, ten thousand tasks at most';
+COMMENT ON FUNCTION taskq._leased IS 'internal: what leases name as in progress, some ten thousand tasks at most';
 
 -- Of `run`, with so many pages.
 CREATE FUNCTION taskq._about_run(pages bigint)
@@ -218,7 +219,7 @@ CREATE FUNCTION taskq._about_run(pages bigint)
                          FROM (SELECT r.task_no FROM taskq.run AS r WHERE r.action_no = m.action_no AND r.lane <> 0 AND r.nonce = 0
                                 ORDER BY r.priority DESC, r.lane, r.position LIMIT 100) AS l OFFSET 0) AS l
                  WHERE m.place <= 200),
-             -- What was inserted first, of all.
+             -- What was inserted first, of the first 2,000.
              oldest AS MATERIALIZED (
                 SELECT o.action_no, min(o.task_no) AS first
                   FROM (SELECT r.action_no, r.task_no, r.nonce FROM taskq.run AS r ORDER BY r.task_no LIMIT 2000) AS o
@@ -307,8 +308,8 @@ CREATE FUNCTION taskq._about_parked(pages bigint)
 COMMENT ON FUNCTION taskq._about_parked IS 'internal: about how many tasks are parked';
 
 -- `scheduled` has an index by action and time: an action with few tasks in it is counted, and so is what is due, if it is few. Before
--- they are due, tasks that a workgroup holds back as well have the same state. Of tasks that are due the workgroup is
--- looked up; they are few as long as workers claim.
+-- they are due, tasks that a workgroup holds back as well have the same state. Of tasks that are due, and counted, the workgroup
+-- is looked up; they are few as long as workers claim.
 CREATE FUNCTION taskq._about_scheduled(pages bigint)
     RETURNS TABLE (action_no integer, due boolean, number bigint, first bigint, exact boolean)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 100
@@ -395,7 +396,7 @@ CREATE FUNCTION taskq._about()
     END;
 COMMENT ON FUNCTION taskq._about IS 'internal: about how many tasks have not settled, by number of the action and state';
 
--- How many actors hold tasks. Of many tasks: those that leases name, and that are seen at the fronts.
+-- How many actors hold tasks. Of many tasks: those that leases name, and that are seen at the fronts of 50 actions.
 CREATE FUNCTION taskq._actors()
     RETURNS bigint
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000

@@ -1,10 +1,10 @@
--- taskq: the functions. Everything here is code: a new version replaces it wholesale.
+-- taskq: functions. (Those of counting, views, health and rights are in files of their own.)
 --
--- Functions that touch tables run with the rights of the extension's owner, so that a role needs EXECUTE on functions and nothing
--- on tables; see grants.sql. Some are SECURITY DEFINER. Others, above all those that have to know the calling role because its part may be
--- narrowed to some actions, switch to the owner themselves (src/rights.rs). The search path is pinned either way: by the SET
--- clause of a SECURITY DEFINER function, by the first statement of the others (src/pg/search_path.rs), which may have none. The
--- settings of the planner are not here: they belong to the plans, see src/pg/statement.
+-- Functions that grants.sql gives to roles touch tables with the rights of the extension's owner, so that roles need EXECUTE on functions
+-- and nothing on tables. Some are SECURITY DEFINER. Others, above all those that have to know the calling role
+-- because its part may be narrowed to some actions, switch to the owner themselves (src/rights.rs). The search path is pinned either
+-- way: by the SET clause of a SECURITY DEFINER function, by a statement of the others (src/pg/search_path.rs), which have no such
+-- clause. The settings of the planner are not here: they belong to the plans, see src/pg/statement.
 
 CREATE FUNCTION taskq.insert_task(
         id text,
@@ -81,7 +81,7 @@ COMMENT ON FUNCTION taskq.insert_task(
         text, text, jsonb, integer, integer, interval, timestamptz, interval, text[], text[], boolean,
         boolean, text, interval, jsonb, jsonb, text, text, boolean, text, text, jsonb, interval, integer, boolean,
         timestamptz, interval, interval) IS
-    'the same with a body that is JSON: a string is stored as it is, anything else as its JSON text';
+    'the same with a body that is JSON: a string is stored as it is, null as no body, anything else as its JSON text';
 
 CREATE FUNCTION taskq.insert_many(
         action text,
@@ -117,28 +117,28 @@ CREATE FUNCTION taskq.insert_many(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
     AS 'MODULE_PATHNAME', 'taskq_insert_many_wrapper';
 COMMENT ON FUNCTION taskq.insert_many IS
-    'insert tasks that are alike but for id and body, all or none; returns the inserted ids in the order given';
+    'insert tasks that are alike but for id and body, or refuse them all; returns the inserted ids in the order given';
 
 CREATE FUNCTION taskq.insert_tasks(tasks jsonb, on_conflict text = 'error', if_missing text = 'error')
     RETURNS SETOF text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
     AS 'MODULE_PATHNAME', 'taskq_insert_tasks_wrapper';
 COMMENT ON FUNCTION taskq.insert_tasks IS
-    'insert a JSON array of tasks, all or none; returns the inserted ids in the order given';
+    'insert a JSON array of tasks, or refuse them all; returns the inserted ids in the order given';
 
 CREATE FUNCTION taskq.insert_tasks_report(tasks jsonb, on_conflict text = 'error', if_missing text = 'error')
     RETURNS TABLE (task_id text, outcome text, existing_id text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
     AS 'MODULE_PATHNAME', 'taskq_insert_tasks_report_wrapper';
 COMMENT ON FUNCTION taskq.insert_tasks_report IS
-    'insert a JSON array of tasks, all or none; tells of each element what became of it, in the order given';
+    'insert a JSON array of tasks, or refuse them all; tells of each element what became of it, in the order given';
 
 CREATE FUNCTION taskq.replace_tasks(tasks jsonb, if_missing text = 'error')
     RETURNS SETOF text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
     AS 'MODULE_PATHNAME', 'taskq_replace_tasks_wrapper';
 COMMENT ON FUNCTION taskq.replace_tasks IS
-    'insert tasks in place of those with the same ids, which end as aborted';
+    'insert tasks in place of those with the same ids, which end as aborted unless they have settled before';
 
 CREATE FUNCTION taskq.update_tasks(
         task_ids text[] = NULL,
@@ -183,7 +183,7 @@ CREATE FUNCTION taskq.own_tasks(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_own_tasks_wrapper';
 COMMENT ON FUNCTION taskq.own_tasks IS
-    'grant up to max_tasks ready tasks of these actions to an actor; with wait, sleep until there are some';
+    'grant up to max_tasks tasks of these actions to an actor: ready ones, or those whose deadline has passed; with wait, sleep until there are some or the time is up';
 
 CREATE FUNCTION taskq.extend_tasks_ownership(
         actor_id text,
@@ -195,7 +195,7 @@ CREATE FUNCTION taskq.extend_tasks_ownership(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_extend_tasks_ownership_wrapper';
 COMMENT ON FUNCTION taskq.extend_tasks_ownership IS
-    'move the deadlines of tasks still held to now + max_duration; tells which are held';
+    'move the deadlines of tasks still held to now + max_duration, as far as max_run_time allows; tells which are held';
 
 CREATE FUNCTION taskq.return_task(
         task_id text,
@@ -215,7 +215,7 @@ CREATE FUNCTION taskq.return_task(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_return_task_wrapper';
 COMMENT ON FUNCTION taskq.return_task IS
-    'end a performance: completed, aborted, or pending for another try; returns the code the task really got';
+    'end a performance: completed, aborted, or pending to go on later; returns the code the task really got';
 
 CREATE FUNCTION taskq.return_tasks(
         task_ids text[],
@@ -314,13 +314,13 @@ CREATE PROCEDURE taskq.wait_for_tasks(task_ids text[], timeout interval, INOUT n
     LANGUAGE c
     AS 'MODULE_PATHNAME', 'taskq_wait_for_tasks_wrapper';
 COMMENT ON PROCEDURE taskq.wait_for_tasks IS
-    'sleep, holding no snapshot, until all the tasks are settled; tells how many are';
+    'sleep, holding no snapshot, until all the tasks are settled or the time is up; tells how many are';
 
 CREATE PROCEDURE taskq.wait_for_work(actions text[], timeout interval, INOUT ready boolean = NULL)
     LANGUAGE c
     AS 'MODULE_PATHNAME', 'taskq_wait_for_work_wrapper';
 COMMENT ON PROCEDURE taskq.wait_for_work IS
-    'sleep, holding no snapshot, until own_tasks for these actions would find something';
+    'sleep, holding no snapshot, until own_tasks for these actions would find something or the time is up';
 
 CREATE FUNCTION taskq._task_channels(task_ids text[])
     RETURNS SETOF bigint
@@ -403,7 +403,7 @@ CREATE FUNCTION taskq.release_tasks(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_release_tasks_wrapper';
 COMMENT ON FUNCTION taskq.release_tasks IS
-    'take those of the tasks in progress that meet all the filters from actors that are dead: their tries end as when a deadline passes; returns how many';
+    'take tasks in progress that meet all the filters from actors that are dead: each is ready for another try, or aborts if it has none left; returns how many';
 
 CREATE FUNCTION taskq.delete_tasks(
         task_ids text[] = NULL,
@@ -418,7 +418,7 @@ CREATE FUNCTION taskq.delete_tasks(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_delete_tasks_wrapper';
 COMMENT ON FUNCTION taskq.delete_tasks IS
-    'remove tasks that meet all the filters, and what is left with nothing to wait for; returns how many went';
+    'remove tasks that meet all the filters, and, as a rule, blocked ones that are left without any dependency; returns how many went';
 
 CREATE FUNCTION taskq.report_status(
         task_id text,
@@ -461,7 +461,7 @@ CREATE FUNCTION taskq.signal(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_signal_wrapper';
 COMMENT ON FUNCTION taskq.signal IS
-    'complete a signal, which may come before anything waits for it; false: it has ended before';
+    'complete a signal, which may come before anything waits for it; false: it has ended before, or its time has passed';
 
 CREATE FUNCTION taskq._chain(blocks jsonb)
     RETURNS jsonb
@@ -526,7 +526,7 @@ CREATE FUNCTION taskq.rerun_tasks(task_ids text[], downstream boolean = true)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     AS 'MODULE_PATHNAME', 'taskq_rerun_tasks_wrapper';
 COMMENT ON FUNCTION taskq.rerun_tasks IS
-    'start settled tasks over, completed ones too, and what depends on them; returns how many start over';
+    'start settled tasks over, completed ones too; with downstream also the settled ones that depend on them; returns how many start over';
 
 CREATE FUNCTION taskq.rewind_task(task_id text, step text)
     RETURNS bigint
@@ -565,9 +565,9 @@ CREATE FUNCTION taskq.graph(task_id text, format text = 'text', max_tasks intege
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_graph_wrapper';
 COMMENT ON FUNCTION taskq.graph IS
-    'a task with all it is connected to, or the tasks of a group, as dot, mermaid or text';
+    'a task with what it is connected to, or the tasks of a group, max_tasks at most, as dot, mermaid or text';
 
--- Planned anew at each call, and free to read whole tables: a report, not a step of the queue.
+-- A report, not a step of the queue: what counts is planned anew at each call, and may read whole tables that are not large.
 CREATE FUNCTION taskq.metrics(kept boolean = true)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 10000
@@ -652,14 +652,14 @@ CREATE FUNCTION taskq.pause_group(group_id text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     AS 'MODULE_PATHNAME', 'taskq_pause_group_wrapper';
 COMMENT ON FUNCTION taskq.pause_group IS
-    'let no more tasks of a group be owned; returns how many are held back';
+    'let no more tasks of a group be owned; returns how many of its tasks are pending, or 0 if it is paused already';
 
 CREATE FUNCTION taskq.resume_group(group_id text)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     AS 'MODULE_PATHNAME', 'taskq_resume_group_wrapper';
 COMMENT ON FUNCTION taskq.resume_group IS
-    'let tasks of a group be owned again; returns how many were held back';
+    'let tasks of a group be owned again; returns how many of its tasks are pending, or 0 if it is not paused';
 
 CREATE FUNCTION taskq.cancel_group(group_id text)
     RETURNS bigint
@@ -695,7 +695,7 @@ CREATE FUNCTION taskq.delay_workgroup(workgroup text, delay interval)
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_delay_workgroup_wrapper';
 COMMENT ON FUNCTION taskq.delay_workgroup IS
-    'hold all tasks of a workgroup back for a while from now; returns until when';
+    'let no more tasks of a workgroup be owned for a while from now; returns until when';
 
 CREATE FUNCTION taskq.schedule(
         name text,
@@ -709,7 +709,7 @@ CREATE FUNCTION taskq.schedule(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     AS 'MODULE_PATHNAME', 'taskq_schedule_wrapper';
 COMMENT ON FUNCTION taskq.schedule IS
-    'insert a task whenever a cron expression says so; returns when that is next';
+    'insert a task whenever a cron expression says so; returns when that is next, or NULL while the schedule is paused';
 
 CREATE FUNCTION taskq.unschedule(name text)
     RETURNS void
@@ -723,7 +723,7 @@ CREATE FUNCTION taskq.pause_schedule(name text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     AS 'MODULE_PATHNAME', 'taskq_pause_schedule_wrapper';
 COMMENT ON FUNCTION taskq.pause_schedule IS
-    'insert no more runs of a schedule; tells whether that changed anything';
+    'insert no more runs of a schedule when they are due; tells whether that changed anything';
 
 CREATE FUNCTION taskq.resume_schedule(name text)
     RETURNS boolean
@@ -760,7 +760,7 @@ CREATE FUNCTION taskq.recount()
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_recount_wrapper';
 COMMENT ON FUNCTION taskq.recount IS
-    'throw away the tallies of what has settled: it is counted row by row until upkeep has made them anew';
+    'throw away the tallies of what has settled per action: it is counted row by row until upkeep has made them anew';
 
 -- Inlined where it is used. Two groups with the same number share a lane, and keep their own limits.
 CREATE FUNCTION taskq._lane(group_id text)
@@ -769,8 +769,7 @@ CREATE FUNCTION taskq._lane(group_id text)
     RETURN COALESCE(NULLIF(pg_catalog.hashtextextended(group_id COLLATE pg_catalog."C", 0), 0), 1);
 COMMENT ON FUNCTION taskq._lane IS 'internal: the lane of a group in taskq.run, never 0';
 
--- Inlined where it is used. Two keys may have the same number: what finds entries by it compares the
--- keys.
+-- Inlined where it is used. Two keys may have the same number: what is found by it may be of another key.
 CREATE FUNCTION taskq._key_hash(action text, group_id text, key text)
     RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -785,7 +784,7 @@ CREATE FUNCTION taskq._body_json(body text)
     AS 'MODULE_PATHNAME', 'taskq_body_json_wrapper';
 COMMENT ON FUNCTION taskq._body_json IS 'internal: a body as JSON, NULL if it is none';
 
--- Joins of the views are look-ups, whatever the statistics say: see src/pg/lookup.rs. Dear wherever it is not one.
+-- A join of views by taskq.=== is by look-ups, whatever the statistics say: see src/pg/lookup.rs. The cost is for any other use.
 CREATE FUNCTION taskq._same_support(internal)
     RETURNS internal
     LANGUAGE c STRICT
@@ -804,7 +803,7 @@ CREATE OPERATOR taskq.=== (
     RESTRICT = eqsel, JOIN = eqjoinsel);
 COMMENT ON OPERATOR taskq.=== (bigint, bigint) IS 'internal: the same number, found by look-ups';
 
--- Inlined where it is used: src/state.rs has the names of all causes, and of some that no task shows.
+-- Inlined where it is used. src/state.rs has the same names, and others for causes that are NULL here.
 CREATE FUNCTION taskq._cause(cause "char")
     RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -886,7 +885,7 @@ CREATE FUNCTION taskq.shard_of(token uuid)
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 1
     AS 'MODULE_PATHNAME', 'taskq_shard_of_wrapper';
 COMMENT ON FUNCTION taskq.shard_of IS
-    'the shard on which a performance token was granted; NULL for what is no token';
+    'the shard on which a performance token was granted; NULL for what has not the form of one';
 
 -- A command that takes no parameter. It locks the sequence against every session that takes a number, and a rollback
 -- undoes it.
@@ -902,7 +901,7 @@ $$;
 COMMENT ON FUNCTION taskq._restart_numbers IS
     'internal: where the numbers of tasks begin, of a queue that has had none';
 
--- A channel name has at most 63 bytes, an id up to 1,000: the digest keeps them apart.
+-- A channel name has at most 63 bytes, an id up to 1,000: so a digest stands for the id.
 CREATE FUNCTION taskq.task_channel(id text)
     RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE COST 5

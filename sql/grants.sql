@@ -1,8 +1,8 @@
--- taskq: rights. PUBLIC has none; a role gets a part of the surface with one call, and never the tables.
+-- taskq: rights. PUBLIC has none; a role gets a part of the functions and views with one call, and no table.
 
 REVOKE ALL ON ALL ROUTINES IN SCHEMA taskq FROM PUBLIC;
 
--- What each part may call, in one place. The views run with the owner's rights. Of what is about tasks a narrowed part
+-- What each part may call and read, in one place. The views run with the owner's rights. Of what is about tasks a narrowed part
 -- has only what asks for their actions (src/rights.rs): no views, and nothing that reports on all tasks.
 CREATE FUNCTION taskq._rights(part text)
     RETURNS TABLE (kind text, name text)
@@ -28,7 +28,7 @@ CREATE FUNCTION taskq._rights(part text)
                     AND p.proname IN ('own_tasks', 'extend_tasks_ownership', 'return_task', 'return_tasks',
                                       'return_and_own_tasks', 'report_status', 'save_step', 'wait_for_work', '_action_channels',
                                       '_look_for_work', '_left_behind'))
-                -- Waiting for others.
+                -- Waiting for others, and what says nothing of tasks.
                 OR (part NOT IN ('inserter', 'narrowed_inserter')
                     AND p.proname IN ('clock', 'shard', 'shard_of', 'task_channel', 'action_channel', 'wait_for_task', 'wait_for_tasks',
                                       '_task_channels', '_num_settled'))
@@ -54,24 +54,24 @@ COMMENT ON FUNCTION taskq._rights IS 'internal: the functions and views that a p
 -- Which parts a role has: those whose marker it may call. Rights are dumped with the extension, so this
 -- survives a restore.
 CREATE FUNCTION taskq._is_inserter() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_inserter IS 'internal: a role that may call it was given the part of an inserter';
+COMMENT ON FUNCTION taskq._is_inserter IS 'internal: a role that may call it has the part of an inserter';
 CREATE FUNCTION taskq._is_producer() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_producer IS 'internal: a role that may call it was given the part of a producer';
+COMMENT ON FUNCTION taskq._is_producer IS 'internal: a role that may call it has the part of a producer';
 CREATE FUNCTION taskq._is_worker() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_worker IS 'internal: a role that may call it was given the part of a worker';
+COMMENT ON FUNCTION taskq._is_worker IS 'internal: a role that may call it has the part of a worker';
 CREATE FUNCTION taskq._is_operator() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_operator IS 'internal: a role that may call it was given the part of an operator';
+COMMENT ON FUNCTION taskq._is_operator IS 'internal: a role that may call it has the part of an operator';
 CREATE FUNCTION taskq._is_monitor() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_monitor IS 'internal: a role that may call it was given the part of a monitor';
+COMMENT ON FUNCTION taskq._is_monitor IS 'internal: a role that may call it has the part of a monitor';
 CREATE FUNCTION taskq._is_narrowed_inserter() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 COMMENT ON FUNCTION taskq._is_narrowed_inserter IS
-    'internal: a role that may call it was given the part of an inserter for some actions';
+    'internal: a role that may call it has the part of an inserter for some actions';
 CREATE FUNCTION taskq._is_narrowed_producer() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 COMMENT ON FUNCTION taskq._is_narrowed_producer IS
-    'internal: a role that may call it was given the part of a producer for some actions';
+    'internal: a role that may call it has the part of a producer for some actions';
 CREATE FUNCTION taskq._is_narrowed_worker() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 COMMENT ON FUNCTION taskq._is_narrowed_worker IS
-    'internal: a role that may call it was given the part of a worker for some actions';
+    'internal: a role that may call it has the part of a worker for some actions';
 
 -- The actions of narrowed parts. The names of roles are dumped, as with rights; what stands here without the right on
 -- the marker means nothing.
@@ -210,7 +210,7 @@ CREATE FUNCTION taskq.grant_inserter(role text, actions text[] = NULL) RETURNS v
     SET search_path = pg_catalog, pg_temp
     AS $$ SELECT taskq._grant_part('inserter', taskq._role(role), actions) $$;
 COMMENT ON FUNCTION taskq.grant_inserter IS
-    'let a role insert tasks, and nothing else; with actions, only with tasks of these';
+    'let a role insert tasks, and nothing else; with actions, only tasks of these';
 
 CREATE FUNCTION taskq.revoke_inserter(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
@@ -221,7 +221,7 @@ CREATE FUNCTION taskq.grant_producer(role text, actions text[] = NULL) RETURNS v
     SET search_path = pg_catalog, pg_temp
     AS $$ SELECT taskq._grant_part('producer', taskq._role(role), actions) $$;
 COMMENT ON FUNCTION taskq.grant_producer IS
-    'let a role insert, link, change, cancel, delete and wait for tasks; with actions, only with tasks of these';
+    'let a role insert, link, change, cancel, delete and wait for tasks, for instance; with actions, only with tasks of these';
 
 CREATE FUNCTION taskq.revoke_producer(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
@@ -232,7 +232,7 @@ CREATE FUNCTION taskq.grant_worker(role text, actions text[] = NULL) RETURNS voi
     SET search_path = pg_catalog, pg_temp
     AS $$ SELECT taskq._grant_part('worker', taskq._role(role), actions) $$;
 COMMENT ON FUNCTION taskq.grant_worker IS
-    'let a role own, extend and return tasks, and all that a producer may; with actions, only with tasks of these';
+    'let a role perform tasks: own, extend and return them, for instance; and all that a producer may; with actions, only with tasks of these';
 
 CREATE FUNCTION taskq.revoke_worker(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
@@ -254,14 +254,14 @@ CREATE FUNCTION taskq.grant_monitor(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
     AS $$ SELECT taskq._grant('monitor', taskq._role(role), true) $$;
 COMMENT ON FUNCTION taskq.grant_monitor IS
-    'let a role look at the views, count, check and wait';
+    'let a role look at the views, count, check and wait, for instance';
 
 CREATE FUNCTION taskq.revoke_monitor(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
     AS $$ SELECT taskq._revoke_part('monitor', taskq._role(role)) $$;
 COMMENT ON FUNCTION taskq.revoke_monitor IS 'take back what grant_monitor gave';
 
--- Whatever ALTER DEFAULT PRIVILEGES has given away while this script ran is taken back, as is what PUBLIC has by itself:
+-- What ALTER DEFAULT PRIVILEGES has given away of these kinds while this script ran is taken back, as is what PUBLIC has by itself:
 -- a role that may read taskq.run can make tokens.
 DO $$
 DECLARE

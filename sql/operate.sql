@@ -1,4 +1,4 @@
--- taskq: at a glance. What is wrong, and what goes on per action. Bounded looks along indexes, at tallies and at samples.
+-- taskq: at a glance. What is wrong, and what goes on per action: by looks along indexes, at tallies and at samples, most of them bounded.
 
 -- An interval in a word: of four characters at most, if it is shorter than a thousand years.
 CREATE FUNCTION taskq._age(age interval)
@@ -14,7 +14,7 @@ CREATE FUNCTION taskq._age(age interval)
     END;
 COMMENT ON FUNCTION taskq._age IS 'internal: an interval in a word';
 
--- A number in at most four characters, if it is below 999.5 thousand million.
+-- A number from 0 up in at most four characters, if it is below 999.5 thousand million.
 CREATE FUNCTION taskq._short(number double precision)
     RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -28,9 +28,9 @@ CREATE FUNCTION taskq._short(number double precision)
                     WHEN number < 999.5e6 THEN round(number / 1e6) || 'M'
                     ELSE round(number / 1e9) || 'G' END;
     END;
-COMMENT ON FUNCTION taskq._short IS 'internal: a number in at most four characters';
+COMMENT ON FUNCTION taskq._short IS 'internal: a number in few characters';
 
--- The same for one that is an estimate: in at most five characters with the sign that says so, or four.
+-- The same; an estimate has a sign that says so: at most five characters with that, or four where it is to be narrow.
 CREATE FUNCTION taskq._roughly(number double precision, exact boolean, narrow boolean)
     RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -45,8 +45,8 @@ CREATE FUNCTION taskq._roughly(number double precision, exact boolean, narrow bo
     END;
 COMMENT ON FUNCTION taskq._roughly IS 'internal: a number that may be an estimate, in at most four or five characters';
 
--- Tries that ended without settling their task, by outcome: of very many an estimate. Each that ended with its deadline is
--- looked up in three places, so that it is a tenth of the pages here.
+-- Tries of the history that are shown, by outcome: of very many an estimate. Each that ended with its deadline is looked up in
+-- three places, so that the sample has a tenth of the pages here.
 CREATE FUNCTION taskq._about_tries()
     RETURNS TABLE (outcome text, number bigint)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 5
@@ -84,7 +84,7 @@ CREATE FUNCTION taskq._about_tries()
                  WHERE NOT s.whole AND p.i % 10 = 5) AS x
          GROUP BY x.outcome;
     END;
-COMMENT ON FUNCTION taskq._about_tries IS 'internal: about how many tries have ended without settling their task';
+COMMENT ON FUNCTION taskq._about_tries IS 'internal: about how many tries the history shows, by outcome';
 
 -- What has ended, kept or not, in this time up to now: from the tallies, and row by row what is not sealed, 100,000 at most.
 CREATE FUNCTION taskq._ends(within interval)
@@ -175,7 +175,7 @@ CREATE FUNCTION taskq._pace()
          GROUP BY x.action_no;
     END;
 COMMENT ON FUNCTION taskq._pace IS
-    'internal: tasks of an action that come and end in a minute (of the last five); that ended (but for skipped ones), and aborted, in the last hour; times; that ended after a grant in the last five minutes';
+    'internal: tasks of an action that come and end in a minute (of the last five); that ended (but for skipped ones), and that aborted by a try, in the last hour; times; that ended in the last five minutes and had a worker, or rode on a task that had';
 
 -- What is first in the queue of each action, and what stands before it: shows a task that comes back late, an action for
 -- which no worker asks, and a task that a worker has held without a deadline for a day or longer.
@@ -197,8 +197,8 @@ CREATE FUNCTION taskq._heads()
         SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased, h.crowded
           FROM taskq.action AS a
          CROSS JOIN LATERAL (
-               -- The oldest of a hundred in the order of claiming, in lanes or not, but for what its group or workgroup holds back. What
-               -- has been overdue for long waits as what is ready does.
+               -- The oldest of a hundred in lanes and a hundred in none, in the order of claiming, but for what its group or workgroup
+               -- holds back. What has been overdue for long waits as what is ready does.
                SELECT min(x.task_no) FILTER (WHERE x.inserted_at IS NOT NULL) AS task_no,
                       min(x.inserted_at) AS inserted_at,
                       -- A performance whose deadline has passed is in no worker's hands, whether its try has been
@@ -329,7 +329,7 @@ CREATE FUNCTION taskq.health()
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = o.action_no OFFSET 0) AS a
                 UNION ALL
                 -- Ready, and no worker asks: nothing of it is in progress, nothing has ended
-                -- lately. Names are compared for the first twenty alone: there may be thousands of actions.
+                -- lately. More than three names are compared for the first twenty alone: there may be thousands of actions.
                 SELECT CASE WHEN h.inserted_at < n.at - interval '1 hour' THEN 'critical' ELSE 'warning' END,
                        format('no worker claims tasks of action "%s": one has been in the queue for %s, and %s', a.name, taskq._age(n.at - h.inserted_at),
                               taskq._asked_for(a.name, 'it', w.number, COALESCE((SELECT s.number FROM asked AS s WHERE s.action_no = h.action_no), 0),
@@ -352,7 +352,7 @@ CREATE FUNCTION taskq.health()
                                       AND b.level + extract(epoch FROM n.at - b.measured_at) * s.rate_limit
                                                     / extract(epoch FROM s.rate_period) < 1)
                 UNION ALL
-                -- No other worker gets it, whatever has become of the one that has it.
+                -- No time gives it to another worker, whatever has become of the one that has it.
                 SELECT 'notice',
                        CASE u.number WHEN 1
                             THEN format('a task of action "%s" has been held without a deadline for %s (actor "%s")',
@@ -492,9 +492,9 @@ CREATE FUNCTION taskq.health()
                   FROM now AS n WHERE abs(EXTRACT(epoch FROM n.at - n.wall)) > 60) AS x
          ORDER BY CASE x.severity WHEN 'critical' THEN 1 WHEN 'warning' THEN 2 ELSE 3 END, x.since, x.kind, x.subject;
     END;
-COMMENT ON FUNCTION taskq.health IS 'what is wrong, a problem a row, the worst first, with what to do; no row: all is well';
+COMMENT ON FUNCTION taskq.health IS 'what is wrong, a problem a row, the worst first, with what to do; no row: none is found';
 
--- What is in progress, for a list. Where that cannot be read whole: what has a deadline, and what is at the fronts of actions.
+-- What is in progress, for a list. Where `run` is large: what leases name, and what is at the fronts of 50 actions.
 CREATE FUNCTION taskq._at_work(most integer)
     RETURNS TABLE (task_no bigint, actor_id text, granted_at timestamptz, deadline timestamptz, tries integer, number bigint, actors bigint)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 50
@@ -522,10 +522,10 @@ CREATE FUNCTION taskq._at_work(most integer)
                (SELECT count(*) FROM held), (SELECT count(DISTINCT x.actor_id) FROM held AS x)
           FROM held AS h ORDER BY h.granted_at, h.task_no LIMIT most;
     END;
-COMMENT ON FUNCTION taskq._at_work IS 'internal: tasks in progress, the longest first, and how many there are';
+COMMENT ON FUNCTION taskq._at_work IS 'internal: tasks in progress, the longest first, and how many are found';
 
--- Tasks of which a try has failed and another is to come, the last failure first. They are looked for among the tries that stand
--- last in their table, and, as those that wait for their time, among what is due first of each action.
+-- Tasks of which a try was given back, or has passed its deadline, and another is to come; the last first. They are looked for among
+-- the tries that stand last in their table, and, as those that wait for their time, among what is due first of 500 actions.
 CREATE FUNCTION taskq._failing(most integer)
     RETURNS TABLE (task_no bigint, tries integer, due timestamptz, outcome text, status text, actor_id text, ended_at timestamptz, number bigint)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 50
@@ -565,7 +565,7 @@ CREATE FUNCTION taskq._failing(most integer)
         SELECT f.task_no, f.tries, f.due, f.outcome, f.status, f.actor_id, f.ended_at, (SELECT count(*) FROM failed)
           FROM failed AS f ORDER BY f.ended_at DESC, f.task_no DESC LIMIT most;
     END;
-COMMENT ON FUNCTION taskq._failing IS 'internal: tasks of which a try has failed and another is to come, and how many there are';
+COMMENT ON FUNCTION taskq._failing IS 'internal: tasks that were given back, or passed a deadline, and are to have another try, and how many are found';
 
 -- What keeps ready tasks from being granted, busy merge keys aside: what was stopped on purpose, and limits that are
 -- full.
@@ -621,8 +621,8 @@ CREATE FUNCTION taskq.page(graph_of text = NULL, title text = NULL, refresh inte
 COMMENT ON FUNCTION taskq.page IS
     'the queue at a glance as one HTML page, which a browser may load anew, with the graph of a task or group if one is named';
 
--- For \watch, in 100 columns; what is stuck comes first, what was stopped on purpose last. Names are cut in the middle: many
--- begin alike.
+-- For \watch, in 100 columns; what is stuck comes first, what was stopped on purpose last. Long names are cut in the middle:
+-- many begin alike.
 CREATE VIEW taskq.top AS
 SELECT CASE WHEN length(x.action) > 16 THEN left(x.action, 8) || chr(8230) || right(x.action, 7) ELSE x.action END AS action,
        rpad(repeat(chr(9608), CASE WHEN x.ready = 0 THEN 0 ELSE GREATEST(1, round(4 * ln(1 + x.ready) / NULLIF(ln(1 + max(x.ready) OVER ()), 0)))::integer END), 4)

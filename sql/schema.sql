@@ -2,11 +2,11 @@
 --
 -- A task's state is *where its rows are*. Every task has one row in `task` and one row in exactly
 -- one of `run`, `blocked`, `scheduled`, `parked` and `settled`; see docs/architecture.md for the whole map.
--- Tables that change often are narrow; the wide one, `task`, hardly ever changes.
+-- Of these `task` is wide, and its rows hardly ever change; those that change as a task goes on are in narrow tables.
 
 -- Views and the bodies of functions that are parsed here (BEGIN ATOMIC) bind their operators for good while this script runs.
 -- Nothing but pg_catalog may be searched by then: otherwise a role that may create operators in a schema of the caller's
--- search_path could have its own operator run in each call. (`schema = pg_catalog` in the control file has the same effect; this
+-- search_path could have its own operator run in calls of others. (`schema = pg_catalog` in the control file has the same effect; this
 -- one also holds where the script is run by hand.)
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
@@ -51,18 +51,19 @@ COMMENT ON TYPE taskq.named_only IS
 
 -- Numbers of tasks and positions in the order of claiming come from this one sequence. CACHE 1, and a
 -- transaction that takes a position has its id before. So once all transactions have ended that had an id when
--- a position was the last one taken, no new entry comes to it or below. The low-water mark of claiming rests on that.
+-- a position was the last one taken, no entry comes to it or below, except in the place of another. The low-water mark of
+-- claiming rests on that.
 CREATE SEQUENCE taskq.position_seq AS bigint CACHE 1;
 
 CREATE SEQUENCE taskq.action_no_seq AS integer CACHE 1;
 
--- Names of actions. *Not* unique on purpose: two transactions that use a new name at once would wait
--- for each other. Each gets a number of its own instead, and claiming looks at all numbers of a name.
--- Rows are never deleted, only marked when a name is forgotten: an insertion may have read the number before.
+-- Names of actions. *Not* unique on purpose: of two transactions that use a new name at the same time one would have to wait.
+-- Each makes a number of its own instead, and claiming looks at all numbers of a name.
+-- A row is not deleted, but marked, when a name is forgotten: an insertion may have read the number before.
 CREATE TABLE taskq.action (
     action_no integer PRIMARY KEY,
     name text COLLATE "C" NOT NULL,
-    forgotten boolean NOT NULL DEFAULT false,   -- the name is not used any more: no new task gets this number
+    forgotten boolean NOT NULL DEFAULT false,   -- the name was not used any more: an insertion that sees this takes another number
     CONSTRAINT action_name_check CHECK (name <> '')
 );
 CREATE INDEX action_name_idx ON taskq.action (name);    -- numbers of a name
@@ -80,13 +81,13 @@ CREATE TABLE taskq.action_setting (
     rate_period interval,
     retention interval,
     retention_aborted interval,                 -- of those that abort; NULL: the same
-    notify boolean NOT NULL DEFAULT false,      -- NOTIFY when tasks become ready
+    notify boolean NOT NULL DEFAULT false,      -- NOTIFY when tasks are ready
     on_timeout text NOT NULL DEFAULT 'retry',
     max_timeouts integer,                       -- the deadline that makes so many of a task aborts it
     fair boolean NOT NULL DEFAULT false,        -- its groups take turns
-    max_per_group integer,                      -- tasks of one group in progress at the same time
-    expires_in interval,                        -- after so long without a grant a task aborts
-    max_run_time interval,                      -- the longest that a try lasts, however often it is extended
+    max_per_group integer,                      -- how many tasks of one group are in progress at most
+    expires_in interval,                        -- of tasks that say nothing else: how soon they expire
+    max_run_time interval,                      -- likewise: no deadline of a try is later than its grant plus this
     CONSTRAINT action_setting_max_tries_check CHECK (max_tries >= 1),
     CONSTRAINT action_setting_max_concurrency_check CHECK (max_concurrency BETWEEN 0 AND 100000),
     CONSTRAINT action_setting_rate_check CHECK ((rate_limit IS NULL) = (rate_period IS NULL)
@@ -95,13 +96,13 @@ CREATE TABLE taskq.action_setting (
     CONSTRAINT action_setting_max_timeouts_check CHECK (max_timeouts >= 1),
     CONSTRAINT action_setting_max_per_group_check CHECK (max_per_group BETWEEN 1 AND 100000)
 );
-COMMENT ON TABLE taskq.action_setting IS 'defaults and limits of actions';
+COMMENT ON TABLE taskq.action_setting IS 'what is set for actions: defaults and limits, for instance';
 
--- One row per performance that a limit allows; `task_no` is whose it is. A grant takes free ones that no other
--- transaction has locked, whatever ends the performance frees it. Rows above the limit are what is left of a higher
--- one, or of performances that began before it was set. There are three kinds of limits: an action's max_concurrency
--- (no group), its max_per_group (both), and a group's own (no action). Those of an action are made with the limit,
--- those of groups when they are first needed.
+-- The places that limits allow, one row each; `task_no` is whose place it is. A grant takes free ones that no other
+-- transaction has locked; the end of the performance frees it. Rows above the limit are what is left of a higher
+-- one, or belong to performances that began before it was set. There are three kinds of limits: an action's max_concurrency
+-- (no group), its max_per_group (both), and a group's own (no action). Rows of the first kind are made with the limit,
+-- the others when they are first needed.
 CREATE TABLE taskq.slot (
     group_id text COLLATE "C" NOT NULL,         -- '' for any
     name text COLLATE "C" NOT NULL,             -- of the action; '' for any
@@ -130,7 +131,7 @@ CREATE TABLE taskq.bucket (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE taskq.bucket IS 'what is left of the rate limits of actions';
 
--- One row per task, inserted once, deleted with the task. Only update_tasks updates it, by hand.
+-- One row per task, inserted and deleted with it. Only update_tasks updates it.
 CREATE TABLE taskq.task (
     task_no bigint PRIMARY KEY,
     action_no integer NOT NULL,
@@ -138,14 +139,14 @@ CREATE TABLE taskq.task (
     max_tries integer,                          -- NULL: the action's default, else the setting's
     num_required integer,                       -- how many of its dependencies it needs; NULL: all
     spontaneous boolean NOT NULL,               -- completed by the queue itself
-    signal boolean NOT NULL,                    -- completed from outside, by taskq.signal
+    signal boolean NOT NULL,                    -- completed from outside, as a rule by taskq.signal
     post_result boolean NOT NULL,               -- NOTIFY when settled
     inserted_at timestamptz NOT NULL,
     not_before timestamptz,
-    expires_at timestamptz,                     -- aborted then, if it has not been granted (a signal: signalled) by then
+    expires_at timestamptz,                     -- when it expires, as said at its insertion; see the table expiry
     max_duration interval,                      -- default lease
-    max_run_time interval,                      -- the longest that a try lasts; NULL: the action's
-    retention interval,                         -- how long it is kept once completed
+    max_run_time interval,                      -- no deadline of a try is later than its grant plus this; NULL: the action's
+    retention interval,                         -- how long it is kept once completed; NULL: as its action says, else the setting
     retention_aborted interval,                 -- or aborted
     backoff jsonb,                              -- delays between tries; NULL: the action's
     seed boolean NOT NULL,                      -- survives a reset of its group
@@ -154,7 +155,7 @@ CREATE TABLE taskq.task (
     workgroup text COLLATE "C",                 -- rate-limit domain
     merge_key text COLLATE "C",
     unique_key text COLLATE "C",                -- see the table unique_key
-    unique_until timestamptz,                   -- end of its period; it is kept until then. NULL: none
+    unique_until timestamptz,                   -- end of its period; no retention ends before. NULL: none
     unique_states smallint,                     -- in which it holds the key: the sum of 1 blocked, 2 scheduled,
                                                 -- 4 ready, 8 in-progress, 16 completed, 32 aborted
     body text,
@@ -167,14 +168,14 @@ CREATE INDEX task_merge_key_idx ON taskq.task (merge_key) WHERE merge_key IS NOT
 CREATE INDEX task_inserted_idx ON taskq.task (inserted_at);                         -- the newest, for views that are read often
 COMMENT ON TABLE taskq.task IS 'what was asked for: one row per task, which only update_tasks changes';
 
--- Tasks that nothing blocks: ready, or in progress. Narrow, with room on the page for a newer and longer version of each
--- row, so that a grant can be a HOT update: nothing that a grant changes is indexed.
+-- Tasks that nothing blocks: ready, in progress, or set aside for a reason. Narrow, with room on the page for a newer and longer
+-- version of each row, so that a grant can be a HOT update: nothing that a grant changes is indexed.
 CREATE TABLE taskq.run (
-    -- What a grant leaves as it is comes first: of a new version on the same page the log has, as a rule, only what is behind
+    -- What most grants leave as it is comes first: of a new version on the same page the log has, as a rule, only what is behind
     -- that.
     task_no bigint PRIMARY KEY,
     position bigint NOT NULL,                   -- place in the queue; new at each comeback
-    lane bigint NOT NULL,                       -- stands for its group; 0: none, or nothing asks for lanes
+    lane bigint NOT NULL,                       -- stands for its group; 0: it is in no lane
     prev_nonce bigint NOT NULL,                 -- the nonce before, while a grant looks whether it may stand
     action_no integer NOT NULL,
     priority integer NOT NULL,
@@ -218,14 +219,14 @@ CREATE TABLE taskq.blocked (
     spare integer NOT NULL,                     -- dependencies of which it can do without; of a signal -1
     wait_no integer NOT NULL,                   -- names this wait of the task: see `dependency`
     since timestamptz,                          -- of a suspended task; NULL: it is none
-    until timestamptz,                          -- a suspended task waits no longer than until then; NULL: for ever
+    until timestamptz,                          -- when the wait of a suspended task is over at the latest; NULL: no such time
     CONSTRAINT blocked_remaining_check CHECK (remaining > 0 AND spare >= -1)
 ) WITH (fillfactor = 70);
 -- Suspended tasks, by the time at which their wait is over.
 CREATE INDEX blocked_until_idx ON taskq.blocked (until) WHERE since IS NOT NULL;
-COMMENT ON TABLE taskq.blocked IS 'tasks that wait for other tasks, and how many signals are still due';
+COMMENT ON TABLE taskq.blocked IS 'tasks that wait for other tasks or for a signal from outside, and what is still due';
 
--- Tasks that nothing blocks but their time.
+-- Tasks that nothing blocks but their time, or that of their workgroup.
 CREATE TABLE taskq.scheduled (
     task_no bigint PRIMARY KEY,
     due timestamptz NOT NULL,
@@ -239,14 +240,14 @@ CREATE TABLE taskq.scheduled (
 );
 CREATE INDEX scheduled_due_idx ON taskq.scheduled (action_no, due, position);     -- what is due by now
 CREATE INDEX scheduled_timer_idx ON taskq.scheduled (due) WHERE timer;            -- timers, whatever their action
-COMMENT ON TABLE taskq.scheduled IS 'tasks that nothing blocks but their time';
+COMMENT ON TABLE taskq.scheduled IS 'tasks that nothing blocks but their time, or that of their workgroup';
 
 -- Tasks that nothing blocks but a reason without a time: a paused group, a busy merge key, or another task
--- whose end they share. As a rule a claim moves them here when it meets them, so that later claims do not.
+-- whose end they share. As a rule a claim moves them here, so that later claims do not meet them.
 CREATE TABLE taskq.parked (
     task_no bigint PRIMARY KEY,
     kind "char" NOT NULL,                       -- g: group, k: key, m: rides on leader_no
-    name text COLLATE "C",                      -- the group ('' for none)
+    name text COLLATE "C",                      -- the group ('' for none); NULL where it rides
     key text COLLATE "C",
     action text COLLATE "C",                    -- of the key
     leader_no bigint,
@@ -268,23 +269,23 @@ COMMENT ON TABLE taskq.parked IS 'tasks that are ready but for a paused group or
 CREATE TABLE taskq.task_group (
     group_id text COLLATE "C" PRIMARY KEY,
     paused boolean NOT NULL DEFAULT false,
-    max_concurrency integer,                    -- tasks of it in progress at the same time, over all actions
+    max_concurrency integer,                    -- how many tasks of it are in progress at most, over all actions
     weight integer,                             -- its share where groups take turns; NULL: 1
     CONSTRAINT task_group_max_concurrency_check CHECK (max_concurrency BETWEEN 0 AND 100000),
     CONSTRAINT task_group_weight_check CHECK (weight BETWEEN 1 AND 1000)
 );
 CREATE INDEX task_group_closed_idx ON taskq.task_group (group_id) WHERE max_concurrency = 0;  -- always full
-COMMENT ON TABLE taskq.task_group IS 'groups that were paused, or for which something is set';
+COMMENT ON TABLE taskq.task_group IS 'groups that were paused, or for which something was set';
 
 -- How many tasks groups have, and how many of them have ended: the sum of all rows of a group. Rows are
--- appended, and folded now and then, but never updated, so that no transaction waits for another one.
+-- appended, and folded now and then, but not updated, so that no transaction waits for another one because of them.
 CREATE TABLE taskq.group_tally (
     group_id text COLLATE "C" NOT NULL,
     folded boolean NOT NULL,                    -- a sum of earlier rows
     tasks bigint NOT NULL,
     completed bigint NOT NULL,
     aborted bigint NOT NULL,                    -- those that were skipped not counted
-    span timestamptz NOT NULL,                  -- the ten seconds in which they settled; -infinity: long ago
+    span timestamptz NOT NULL,                  -- the ten seconds in which they settled; -infinity: long ago, or nothing settled
     first_at timestamptz NOT NULL,              -- first insertion; infinity: none
     last_at timestamptz NOT NULL,               -- last end; -infinity: none
     skipped bigint NOT NULL
@@ -299,7 +300,7 @@ CREATE TABLE taskq.workgroup (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE taskq.workgroup IS 'until when the tasks of a workgroup are held back';
 
--- One row per merge key that tasks have; its holder is the one that runs.
+-- One row per merge key that tasks have, of an action and a group; its holder is the one that runs.
 CREATE TABLE taskq.merge_key (
     action text COLLATE "C" NOT NULL,
     group_id text COLLATE "C" NOT NULL,         -- '' for tasks without a group
@@ -323,11 +324,11 @@ CREATE TABLE taskq.unique_key (
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE taskq.unique_key IS 'which task was inserted last with a unique key';
 
--- How tasks ended. The row of a replaced task outlives its `task` row for an hour at least, so that a call that waits
+-- How tasks ended. The row of a replaced task is kept for an hour at least after its `task` row, so that a call that waits
 -- for it learns of its end.
 CREATE TABLE taskq.settled (
     task_no bigint PRIMARY KEY,
-    expires_at timestamptz NOT NULL,            -- end of its retention; infinity: kept for ever
+    expires_at timestamptz NOT NULL,            -- end of its retention, which upkeep may put off; infinity: kept for ever
     settled_at timestamptz NOT NULL,
     granted_at timestamptz,
     tries integer NOT NULL,
@@ -343,8 +344,8 @@ CREATE TABLE taskq.settled (
     result jsonb,
     leader_no bigint,                           -- of a merged one: the task that ran for it
     CONSTRAINT settled_code_check CHECK (code IN ('c', 'a')),
-    -- w: the worker, t: its deadline, x: its tries were used up, d: a lost dependency, s: spontaneous,
-    -- c: cancelled, r: replaced, o: an operator, m: the task with the same key that it rode on, k: skipped,
+    -- w: the worker, t: its deadline, x: its tries were used up, d: lost dependencies, s: spontaneous,
+    -- c: cancelled, r: replaced, o: completed by hand, m: the task with the same key that it rode on, k: skipped,
     -- e: expired, g: a signal from outside
     CONSTRAINT settled_cause_check CHECK (cause IN ('w', 't', 'x', 'd', 's', 'c', 'r', 'o', 'm', 'k', 'e', 'g'))
 );
@@ -367,8 +368,8 @@ CREATE INDEX end_tally_span_idx ON taskq.end_tally (span);                      
 ALTER TABLE taskq.end_tally REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.end_tally IS 'numbers of settled tasks, to be summed up';
 
--- One row: up to when what has settled is summed up in `end_tally`, and up to when it will be, once all transactions
--- with an id below mark_xid have ended. Neither table is dumped: what is restored is summed up anew.
+-- One row: up to when what has settled is summed up in `end_tally`; and, if there is a mark, up to when it can be, once all
+-- transactions with an id below mark_xid have ended. Neither table is dumped: what is restored is summed up anew.
 CREATE TABLE taskq.seal (
     until timestamptz NOT NULL,
     mark_at timestamptz,
@@ -380,7 +381,7 @@ ALTER TABLE taskq.seal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.seal IS 'up to when what has settled is summed up';
 
 -- Where claims of an action and priority begin: nothing before that position can be granted. A backend that knows
--- nothing of the action yet begins there. Not dumped, since it is about these files.
+-- nothing of the action yet may begin there. Not dumped, since it is about these files.
 CREATE TABLE taskq.low_mark (
     action_no integer NOT NULL,
     priority integer NOT NULL,
@@ -408,7 +409,7 @@ CREATE TABLE taskq.dependency (
     counts "char" NOT NULL,                     -- w: for that wait; d: dropped, `run_no` has gone on without it;
                                                 -- m, f, l: `after_no` has started over without `run_no`, which keeps
                                                 -- what it had counted: as met, as met by an abort, as lost
-    suspending boolean NOT NULL,                -- made by a suspension of the task: goes when that begins anew
+    suspending boolean NOT NULL,                -- made by a suspension of the task: may go when that begins anew
     first_condition "char" NOT NULL,            -- a suspension may have another one; this is back when the task starts over
     CONSTRAINT dependency_pkey PRIMARY KEY (after_no, run_no),                    -- the dependents that a settled task signals
     CONSTRAINT dependency_condition_check CHECK (condition IN ('c', 's', 'a') AND first_condition IN ('c', 's', 'a')),
@@ -418,23 +419,23 @@ CREATE TABLE taskq.dependency (
 CREATE INDEX dependency_run_idx ON taskq.dependency (run_no);                     -- what a task waits for
 COMMENT ON TABLE taskq.dependency IS 'edges: which task runs after which';
 
--- Signals that found their counter locked by another transaction. The next call that locks the counter
--- folds them into `blocked`, or upkeep does.
+-- Signals that found their counter locked by another transaction, as a rule. They are folded into `blocked` by a transaction that
+-- has the counter locked, upkeep's for instance.
 CREATE TABLE taskq.signal (
     run_no bigint NOT NULL,
     wait_no integer NOT NULL,                   -- for which of its waits: see `dependency`
     satisfied integer NOT NULL,                 -- dependencies that ended as they should
     failed integer NOT NULL,                    -- of both, how many aborted
     lost integer NOT NULL,                      -- dependencies that ended the wrong way
-    lost_status text,                           -- why the task aborts, where lost > 0
+    lost_status text,                           -- where lost > 0: the status with which the task aborts, if it does
     skipped integer NOT NULL                    -- of those that are lost, how many were not needed
 );
 CREATE INDEX signal_run_idx ON taskq.signal (run_no);                             -- signals due to a task
 ALTER TABLE taskq.signal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.signal IS 'signals that wait to be counted because the counter was busy';
 
--- One row per grant or extension that has a deadline, and per thousand of its tasks; and some for tasks that are to be
--- looked at again at a time. It finds the elapsed ones without an index on `run`. The nonce of a task in it is
+-- As a rule one row per deadline that a call gives to tasks under one base, and per thousand of these tasks; and some for tasks
+-- that are to be looked at again at a time. It finds the elapsed ones without an index on `run`. The nonce of a task in it is
 -- `base # task_no`. The row goes with its tasks: the end of the keeper's performance removes it, or hands it on to one
 -- of the others, as a rule.
 CREATE TABLE taskq.lease (
@@ -456,10 +457,10 @@ CREATE TABLE taskq.schedule (
     overlap text NOT NULL,                      -- if the run before has not settled
     backfill text NOT NULL,                     -- of runs that were missed
     next_at timestamptz NOT NULL,               -- infinity: never again, or paused
-    last_at timestamptz,                        -- time of the last run that was inserted
+    last_at timestamptz,                        -- time of the run that was inserted last
     last_task_id text COLLATE "C",
-    problem text,                               -- why the last run could not be inserted
-    max_backfill integer,                       -- how many missed runs are inserted, with 'all'; NULL: each
+    problem text,                               -- why a run could not be inserted when some were due last
+    max_backfill integer,                       -- how many missed runs are inserted at most, with 'all'; NULL: each
     paused_next_at timestamptz,                 -- what next_at was (and will be) while it is paused; NULL: it is not
     former jsonb,                               -- what it was while runs became due that are to be inserted still, oldest first: the
                                                 -- columns up to then, the time until when it was so, and that from which the next is
@@ -470,19 +471,19 @@ CREATE TABLE taskq.schedule (
 CREATE INDEX schedule_next_idx ON taskq.schedule (next_at);                       -- which are due
 COMMENT ON TABLE taskq.schedule IS 'tasks that come when a cron expression says so';
 
--- Tries that ended without settling their task, or that a retry has made history. How the last try of a settled task
--- ended is in `settled`. Of a task the last hundred since it was inserted or retried are kept, some from before that,
--- and a hundred of those that do not count.
+-- Tries that ended without settling their task, those that were revoked, and those from before their task was retried or
+-- started over. How the last try of a settled task ended is in `settled`. How many of a task are kept: see src/store/attempts.rs.
 CREATE TABLE taskq.attempt (
     task_no bigint NOT NULL,
     num_try integer NOT NULL,
     started_at timestamptz,
     ended_at timestamptz NOT NULL,
     outcome text NOT NULL,                      -- pending: given back; released: the same, and it does not count;
-                                                -- timeout: the deadline passed; revoked: taken back by an operator
+                                                -- timeout: the deadline passed; revoked: taken back by an operator;
+                                                -- the others: how the task ended before it came back
     actor_id text,
     status text,
-    past boolean NOT NULL DEFAULT false,        -- before the last retry
+    past boolean NOT NULL DEFAULT false,        -- from before the task was retried or started over
     timeouts integer NOT NULL DEFAULT 0,        -- deadlines that passed: its own, and those of rows that are gone
     releases integer NOT NULL DEFAULT 0,        -- tries that did not count: likewise
     CONSTRAINT attempt_outcome_check
@@ -490,7 +491,7 @@ CREATE TABLE taskq.attempt (
 );
 CREATE INDEX attempt_task_idx ON taskq.attempt (task_no);                         -- tries of a task
 ALTER TABLE taskq.attempt REPLICA IDENTITY FULL;
-COMMENT ON TABLE taskq.attempt IS 'tries that did not settle their task';
+COMMENT ON TABLE taskq.attempt IS 'the history of tries: those that did not settle their task, for instance';
 
 -- What workers said of a task that has not completed: kept over tries, and over an abort for a retry.
 CREATE TABLE taskq.progress (
@@ -502,15 +503,16 @@ CREATE TABLE taskq.progress (
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE taskq.progress IS 'what workers last reported of tasks that have not completed';
 
--- When tasks expire that have not been granted yet. A row may be left of one that has been: it is looked at when its time comes.
+-- When tasks expire that have not been granted (signals: signalled) yet. A row may be left of one that has been granted: it is
+-- looked at when its time comes.
 CREATE TABLE taskq.expiry (
     task_no bigint PRIMARY KEY,
     due timestamptz NOT NULL
 );
 CREATE INDEX expiry_due_idx ON taskq.expiry (due);                                -- tasks whose time has come
-COMMENT ON TABLE taskq.expiry IS 'when tasks expire that have not been granted';
+COMMENT ON TABLE taskq.expiry IS 'when tasks expire that have not been granted, or signalled';
 
--- What workers have saved of durable tasks: appended, and removed with the task, when it starts over, or by rewind_task.
+-- What workers have saved of durable tasks: appended, and removed with the task, by reset_group, rerun_tasks or rewind_task.
 CREATE TABLE taskq.step (
     task_no bigint NOT NULL,
     position integer NOT NULL,                  -- from 1, in the order in which they were saved
@@ -524,7 +526,7 @@ CREATE UNIQUE INDEX step_position_idx ON taskq.step (task_no, position);        
 COMMENT ON TABLE taskq.step IS 'results of the steps of durable tasks';
 
 -- One row, which every call that could close a cycle through stored tasks updates: they run one after
--- another, and under REPEATABLE READ the later one fails with 40001 instead of missing one that has committed.
+-- another, and under REPEATABLE READ or SERIALIZABLE the later one fails with 40001 instead of missing one that has committed.
 -- Not dumped: the install script makes the row.
 CREATE TABLE taskq.graph_guard (
     version bigint NOT NULL

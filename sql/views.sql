@@ -123,10 +123,10 @@ SELECT t.id,
                                 AND EXISTS (SELECT FROM taskq.workgroup AS w
                                              WHERE w.name = t.workgroup AND w.not_before > taskq.clock())) END;
 COMMENT ON VIEW taskq.tasks IS 'every task, one row';
-COMMENT ON COLUMN taskq.tasks.num_releases IS 'how often it was given back with count_try => false, since it was inserted or retried';
-COMMENT ON COLUMN taskq.tasks.expires_at IS 'it was or is to be aborted then, if no worker was granted it before';
+COMMENT ON COLUMN taskq.tasks.num_releases IS 'how often it was given back with count_try => false since it was inserted, retried or started over';
+COMMENT ON COLUMN taskq.tasks.expires_at IS 'when it was to expire at its insertion; without meaning once it is granted (a signal: signalled), retried or started over';
 COMMENT ON COLUMN taskq.tasks.state IS 'blocked, scheduled or ready (all three pending), in-progress, completed, aborted';
-COMMENT ON COLUMN taskq.tasks.cause IS 'why it aborted; skipped: there was no need of it';
+COMMENT ON COLUMN taskq.tasks.cause IS 'why it aborted; NULL if it has not';
 
 CREATE VIEW taskq.dependencies AS
 SELECT after.id AS after,
@@ -139,7 +139,7 @@ SELECT after.id AS after,
   JOIN taskq.task AS run ON run.task_no OPERATOR(taskq.===) d.run_no
  -- Always so: columns that no index has. What is dropped is no dependency any more.
  WHERE d.condition IN ('c', 's', 'a') AND d.counts <> 'd' AND after.seed IN (true, false) AND run.seed IN (true, false);
-COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether that has settled';
+COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether the one waited for has settled';
 
 -- Suspended tasks, and what each waits for: dependencies of this wait that have not ended.
 CREATE VIEW taskq.waits AS
@@ -169,7 +169,7 @@ SELECT e.action_no, CASE WHEN e.code = 'c' THEN 'completed' WHEN e.cause = 'k' T
   FROM taskq._ended() AS e WHERE e.number <> 0 OR e.recent <> 0;
 COMMENT ON VIEW taskq._counts IS 'internal: how many tasks there are, by number of the action and state, and whether that is exact';
 
--- `estimates`: the states of which the number is an estimate.
+-- `estimates`: the states of which the number may be an estimate.
 CREATE VIEW taskq._numbers AS
 SELECT a.name AS action,
        COALESCE(sum(c.number) FILTER (WHERE c.state = 'blocked'), 0)::bigint AS blocked,
@@ -243,9 +243,9 @@ SELECT r.actor_id,
 COMMENT ON VIEW taskq.actors IS 'which worker holds which task, until when';
 
 -- Calls that sleep are found by what they are registered for, which are locks of a class of their own (src/pg/latch.rs): the kind
--- of what they wait for stands in the upper bits, and the number of an action in the lower ones (src/wake/channels.rs). What the
--- server shows of the sessions of others it shows to members of pg_read_all_stats. Which actor a session sleeps for, and which
--- session an actor has, is stored nowhere: so the two are rows of their own.
+-- of what they wait for stands in the upper bits, and the number of an action in the lower ones (src/wake/channels.rs). Since when
+-- a session of another role sleeps the server shows to members of pg_read_all_stats, for instance. Which actor a session sleeps
+-- for, and which session an actor has, is stored nowhere: so the two are rows of their own.
 CREATE VIEW taskq.workers AS
 SELECT l.pid,
        s.usename::text AS role,
@@ -275,9 +275,8 @@ SELECT NULL, NULL, NULL, r.actor_id, array_agg(DISTINCT a.name ORDER BY a.name),
 COMMENT ON VIEW taskq.workers IS
     'sessions that sleep in a call of this queue, and actors that hold tasks; NULL where it cannot be known or may not be seen';
 
--- The same locks, for those who look whether a call asks for an action: each waiting call, with each action that it asks for as far as
--- that is known. A call that asks for more actions than it is registered for may ask for any; of an action without a task no number
--- is known.
+-- The same locks, for whether a call asks for an action: each waiting call, with each action that it asks for as far as that is
+-- known. A call that asks for more actions than it is registered for may ask for any; an action that has had no task has no number.
 CREATE VIEW taskq._asking AS
 SELECT k.pid,
        CASE WHEN k.classid::bigint = 1 << 24 THEN k.objid::bigint::integer END AS action_no,
@@ -414,16 +413,16 @@ SELECT n.name AS action,
        s.max_run_time
   FROM (SELECT a.name FROM taskq.action AS a WHERE NOT a.forgotten UNION SELECT s.name FROM taskq.action_setting AS s) AS n
   LEFT JOIN taskq.action_setting AS s ON s.name = n.name;
-COMMENT ON VIEW taskq.actions IS 'actions and what is set for them; NULL where nothing is';
+COMMENT ON VIEW taskq.actions IS 'actions and what is set for them; as a rule NULL where nothing is';
 
 CREATE VIEW taskq.schedules AS
 SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill,
        NULLIF(s.next_at, 'infinity') AS next_at, s.last_at, s.last_task_id, s.problem, s.max_backfill,
        s.paused_next_at IS NOT NULL AS paused
   FROM taskq.schedule AS s;
-COMMENT ON VIEW taskq.schedules IS 'schedules: when they run next, and what became of the last run';
+COMMENT ON VIEW taskq.schedules IS 'schedules: when they run next, which run was inserted last, and why one could not be';
 
--- The tries that are shown. A deadline that has passed makes an attempt, and more may follow under the same token: a late
+-- The tries of the history that are shown. A deadline that has passed makes an attempt, and more may follow under the same token: a late
 -- return, another deadline, or the task is still in progress. Then the later row says more, and this one is not shown.
 CREATE VIEW taskq._told_attempt AS
 SELECT h.task_no, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.status
@@ -440,7 +439,7 @@ SELECT h.task_no, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.
                     WHERE l.task_no = h.task_no AND l.granted_at = h.started_at AND l.nonce <> 0 AND NOT l.grantable
                       AND l.aside IS NULL
                    OFFSET 0);
-COMMENT ON VIEW taskq._told_attempt IS 'internal: tries that did not settle their task, each once';
+COMMENT ON VIEW taskq._told_attempt IS 'internal: tries of the history, each once';
 
 -- Each part has the id in it, so that a condition on that gets to the tables. `seed` is always one of the two, and in no
 -- index.
@@ -467,7 +466,7 @@ SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress',
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) r.task_no
  -- One that is set aside has passed its deadline.
  WHERE r.nonce <> 0 AND NOT r.grantable AND r.aside IS NULL AND t.seed IN (true, false);
-COMMENT ON VIEW taskq.attempts IS 'each try of a task: its worker, from when to when, and how it ended';
+COMMENT ON VIEW taskq.attempts IS 'tries of tasks, as far as they are kept: worker, from when to when, and how each ended';
 
 CREATE VIEW taskq.steps AS
 SELECT t.id AS task_id, s.position, s.name AS step, s.num_try, s.result, s.saved_at
@@ -499,7 +498,7 @@ SELECT t.id AS task_id,
   JOIN taskq.action AS a ON a.action_no = t.action_no
  WHERE s.code = 'a' AND s.cause <> 'k';
 COMMENT ON VIEW taskq.dead_ends IS
-    'tasks that have aborted, without those that were skipped: why, and what became of each try';
+    'tasks that have aborted, without those that were skipped: why, and what became of their tries';
 
 CREATE VIEW taskq.workgroups AS
 SELECT n.name AS workgroup,
@@ -550,7 +549,7 @@ BEGIN
     IF ids IS NULL AND groups IS NULL THEN
         RETURN QUERY
         SELECT a.name, c.state, sum(c.number)::bigint
-          -- What is not asked for is not counted.
+          -- Neither half is read where none of its states is asked for.
           FROM (SELECT l.action_no, l.state, l.number
                   FROM taskq._live() AS l WHERE states IS NULL OR states && '{blocked,scheduled,ready,in-progress}'
                 UNION ALL
@@ -577,7 +576,7 @@ $$;
 COMMENT ON FUNCTION taskq.count_tasks IS
     'number of tasks per action and state; a NULL argument does not filter';
 
--- The reasons in words, one a row; the first ones are the nearest.
+-- The reasons in words, one a row.
 CREATE FUNCTION taskq.why(task_id text)
     RETURNS SETOF text
     LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 ROWS 5
@@ -900,8 +899,8 @@ CREATE FUNCTION taskq.check()
     RETURNS TABLE (problem text, task_id text, detail text)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 100000 ROWS 1
     SET search_path = pg_catalog, pg_temp
-    -- It reads whole tables, and statistics may be those of an empty queue: each part reads its tables once, and joins them by
-    -- hash or by merge, whatever they say. So nothing in here may be looked up per row: no LATERAL to a table, no EXISTS that is
+    -- It reads whole tables, and statistics may be those of an empty queue: each part reads its tables as a whole, and joins them
+    -- by hash or by merge, whatever they say. So nothing in here may be looked up per row: no LATERAL to a table, no EXISTS that is
     -- not a condition by itself.
     SET enable_nestloop = off SET enable_hashjoin = on SET enable_mergejoin = on SET enable_sort = on
     SET enable_seqscan = on SET jit = off

@@ -1,8 +1,8 @@
 //! The refusals of the queue: SQLSTATE, message, the facts and what to do about it.
 //!
 //! Refusals for tasks and other things of the queue that are not there, or not in the state that is wanted, are in [`tasks`]; the others in
-//! [`arguments`] and [`rights`]. Codes are there, but for a few that `pg` and functions in SQL raise themselves. Messages are lower case
-//! without a full stop and name the thing, details and hints are sentences, as in Postgres' own style.
+//! [`arguments`] and [`rights`]. Codes are there, but for a few that `pg` and functions in SQL raise themselves. Messages begin in lower
+//! case and have no full stop, details and hints are sentences, as in Postgres' own style.
 
 mod arguments;
 mod rights;
@@ -22,7 +22,7 @@ pub(crate) struct Refusal {
     hint: String,
 }
 
-/// What the verbs return.
+/// What verbs return, and other functions that may refuse.
 pub(crate) type Result<T> = std::result::Result<T, Refusal>;
 
 /// `TQ001`, also where it is a result and not an error.
@@ -55,7 +55,7 @@ impl Refusal {
         format!("{} ({})", self.message, self.detail)
     }
 
-    /// The same with what is to be done about it.
+    /// The same with this hint.
     pub(crate) fn with_hint(mut self, hint: &str) -> Self {
         hint.clone_into(&mut self.hint);
         self

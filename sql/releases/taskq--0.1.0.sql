@@ -3,11 +3,11 @@
 --
 -- A task's state is *where its rows are*. Every task has one row in `task` and one row in exactly
 -- one of `run`, `blocked`, `scheduled`, `parked` and `settled`; see docs/architecture.md for the whole map.
--- Tables that change often are narrow; the wide one, `task`, hardly ever changes.
+-- Of these `task` is wide, and its rows hardly ever change; those that change as a task goes on are in narrow tables.
 
 -- Views and the bodies of functions that are parsed here (BEGIN ATOMIC) bind their operators for good while this script runs.
 -- Nothing but pg_catalog may be searched by then: otherwise a role that may create operators in a schema of the caller's
--- search_path could have its own operator run in each call. (`schema = pg_catalog` in the control file has the same effect; this
+-- search_path could have its own operator run in calls of others. (`schema = pg_catalog` in the control file has the same effect; this
 -- one also holds where the script is run by hand.)
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
@@ -52,18 +52,19 @@ COMMENT ON TYPE taskq.named_only IS
 
 -- Numbers of tasks and positions in the order of claiming come from this one sequence. CACHE 1, and a
 -- transaction that takes a position has its id before. So once all transactions have ended that had an id when
--- a position was the last one taken, no new entry comes to it or below. The low-water mark of claiming rests on that.
+-- a position was the last one taken, no entry comes to it or below, except in the place of another. The low-water mark of
+-- claiming rests on that.
 CREATE SEQUENCE taskq.position_seq AS bigint CACHE 1;
 
 CREATE SEQUENCE taskq.action_no_seq AS integer CACHE 1;
 
--- Names of actions. *Not* unique on purpose: two transactions that use a new name at once would wait
--- for each other. Each gets a number of its own instead, and claiming looks at all numbers of a name.
--- Rows are never deleted, only marked when a name is forgotten: an insertion may have read the number before.
+-- Names of actions. *Not* unique on purpose: of two transactions that use a new name at the same time one would have to wait.
+-- Each makes a number of its own instead, and claiming looks at all numbers of a name.
+-- A row is not deleted, but marked, when a name is forgotten: an insertion may have read the number before.
 CREATE TABLE taskq.action (
     action_no integer PRIMARY KEY,
     name text COLLATE "C" NOT NULL,
-    forgotten boolean NOT NULL DEFAULT false,   -- the name is not used any more: no new task gets this number
+    forgotten boolean NOT NULL DEFAULT false,   -- the name was not used any more: an insertion that sees this takes another number
     CONSTRAINT action_name_check CHECK (name <> '')
 );
 CREATE INDEX action_name_idx ON taskq.action (name);    -- numbers of a name
@@ -81,13 +82,13 @@ CREATE TABLE taskq.action_setting (
     rate_period interval,
     retention interval,
     retention_aborted interval,                 -- of those that abort; NULL: the same
-    notify boolean NOT NULL DEFAULT false,      -- NOTIFY when tasks become ready
+    notify boolean NOT NULL DEFAULT false,      -- NOTIFY when tasks are ready
     on_timeout text NOT NULL DEFAULT 'retry',
     max_timeouts integer,                       -- the deadline that makes so many of a task aborts it
     fair boolean NOT NULL DEFAULT false,        -- its groups take turns
-    max_per_group integer,                      -- tasks of one group in progress at the same time
-    expires_in interval,                        -- after so long without a grant a task aborts
-    max_run_time interval,                      -- the longest that a try lasts, however often it is extended
+    max_per_group integer,                      -- how many tasks of one group are in progress at most
+    expires_in interval,                        -- of tasks that say nothing else: how soon they expire
+    max_run_time interval,                      -- likewise: no deadline of a try is later than its grant plus this
     CONSTRAINT action_setting_max_tries_check CHECK (max_tries >= 1),
     CONSTRAINT action_setting_max_concurrency_check CHECK (max_concurrency BETWEEN 0 AND 100000),
     CONSTRAINT action_setting_rate_check CHECK ((rate_limit IS NULL) = (rate_period IS NULL)
@@ -96,13 +97,13 @@ CREATE TABLE taskq.action_setting (
     CONSTRAINT action_setting_max_timeouts_check CHECK (max_timeouts >= 1),
     CONSTRAINT action_setting_max_per_group_check CHECK (max_per_group BETWEEN 1 AND 100000)
 );
-COMMENT ON TABLE taskq.action_setting IS 'defaults and limits of actions';
+COMMENT ON TABLE taskq.action_setting IS 'what is set for actions: defaults and limits, for instance';
 
--- One row per performance that a limit allows; `task_no` is whose it is. A grant takes free ones that no other
--- transaction has locked, whatever ends the performance frees it. Rows above the limit are what is left of a higher
--- one, or of performances that began before it was set. There are three kinds of limits: an action's max_concurrency
--- (no group), its max_per_group (both), and a group's own (no action). Those of an action are made with the limit,
--- those of groups when they are first needed.
+-- The places that limits allow, one row each; `task_no` is whose place it is. A grant takes free ones that no other
+-- transaction has locked; the end of the performance frees it. Rows above the limit are what is left of a higher
+-- one, or belong to performances that began before it was set. There are three kinds of limits: an action's max_concurrency
+-- (no group), its max_per_group (both), and a group's own (no action). Rows of the first kind are made with the limit,
+-- the others when they are first needed.
 CREATE TABLE taskq.slot (
     group_id text COLLATE "C" NOT NULL,         -- '' for any
     name text COLLATE "C" NOT NULL,             -- of the action; '' for any
@@ -131,7 +132,7 @@ CREATE TABLE taskq.bucket (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE taskq.bucket IS 'what is left of the rate limits of actions';
 
--- One row per task, inserted once, deleted with the task. Only update_tasks updates it, by hand.
+-- One row per task, inserted and deleted with it. Only update_tasks updates it.
 CREATE TABLE taskq.task (
     task_no bigint PRIMARY KEY,
     action_no integer NOT NULL,
@@ -139,14 +140,14 @@ CREATE TABLE taskq.task (
     max_tries integer,                          -- NULL: the action's default, else the setting's
     num_required integer,                       -- how many of its dependencies it needs; NULL: all
     spontaneous boolean NOT NULL,               -- completed by the queue itself
-    signal boolean NOT NULL,                    -- completed from outside, by taskq.signal
+    signal boolean NOT NULL,                    -- completed from outside, as a rule by taskq.signal
     post_result boolean NOT NULL,               -- NOTIFY when settled
     inserted_at timestamptz NOT NULL,
     not_before timestamptz,
-    expires_at timestamptz,                     -- aborted then, if it has not been granted (a signal: signalled) by then
+    expires_at timestamptz,                     -- when it expires, as said at its insertion; see the table expiry
     max_duration interval,                      -- default lease
-    max_run_time interval,                      -- the longest that a try lasts; NULL: the action's
-    retention interval,                         -- how long it is kept once completed
+    max_run_time interval,                      -- no deadline of a try is later than its grant plus this; NULL: the action's
+    retention interval,                         -- how long it is kept once completed; NULL: as its action says, else the setting
     retention_aborted interval,                 -- or aborted
     backoff jsonb,                              -- delays between tries; NULL: the action's
     seed boolean NOT NULL,                      -- survives a reset of its group
@@ -155,7 +156,7 @@ CREATE TABLE taskq.task (
     workgroup text COLLATE "C",                 -- rate-limit domain
     merge_key text COLLATE "C",
     unique_key text COLLATE "C",                -- see the table unique_key
-    unique_until timestamptz,                   -- end of its period; it is kept until then. NULL: none
+    unique_until timestamptz,                   -- end of its period; no retention ends before. NULL: none
     unique_states smallint,                     -- in which it holds the key: the sum of 1 blocked, 2 scheduled,
                                                 -- 4 ready, 8 in-progress, 16 completed, 32 aborted
     body text,
@@ -168,14 +169,14 @@ CREATE INDEX task_merge_key_idx ON taskq.task (merge_key) WHERE merge_key IS NOT
 CREATE INDEX task_inserted_idx ON taskq.task (inserted_at);                         -- the newest, for views that are read often
 COMMENT ON TABLE taskq.task IS 'what was asked for: one row per task, which only update_tasks changes';
 
--- Tasks that nothing blocks: ready, or in progress. Narrow, with room on the page for a newer and longer version of each
--- row, so that a grant can be a HOT update: nothing that a grant changes is indexed.
+-- Tasks that nothing blocks: ready, in progress, or set aside for a reason. Narrow, with room on the page for a newer and longer
+-- version of each row, so that a grant can be a HOT update: nothing that a grant changes is indexed.
 CREATE TABLE taskq.run (
-    -- What a grant leaves as it is comes first: of a new version on the same page the log has, as a rule, only what is behind
+    -- What most grants leave as it is comes first: of a new version on the same page the log has, as a rule, only what is behind
     -- that.
     task_no bigint PRIMARY KEY,
     position bigint NOT NULL,                   -- place in the queue; new at each comeback
-    lane bigint NOT NULL,                       -- stands for its group; 0: none, or nothing asks for lanes
+    lane bigint NOT NULL,                       -- stands for its group; 0: it is in no lane
     prev_nonce bigint NOT NULL,                 -- the nonce before, while a grant looks whether it may stand
     action_no integer NOT NULL,
     priority integer NOT NULL,
@@ -219,14 +220,14 @@ CREATE TABLE taskq.blocked (
     spare integer NOT NULL,                     -- dependencies of which it can do without; of a signal -1
     wait_no integer NOT NULL,                   -- names this wait of the task: see `dependency`
     since timestamptz,                          -- of a suspended task; NULL: it is none
-    until timestamptz,                          -- a suspended task waits no longer than until then; NULL: for ever
+    until timestamptz,                          -- when the wait of a suspended task is over at the latest; NULL: no such time
     CONSTRAINT blocked_remaining_check CHECK (remaining > 0 AND spare >= -1)
 ) WITH (fillfactor = 70);
 -- Suspended tasks, by the time at which their wait is over.
 CREATE INDEX blocked_until_idx ON taskq.blocked (until) WHERE since IS NOT NULL;
-COMMENT ON TABLE taskq.blocked IS 'tasks that wait for other tasks, and how many signals are still due';
+COMMENT ON TABLE taskq.blocked IS 'tasks that wait for other tasks or for a signal from outside, and what is still due';
 
--- Tasks that nothing blocks but their time.
+-- Tasks that nothing blocks but their time, or that of their workgroup.
 CREATE TABLE taskq.scheduled (
     task_no bigint PRIMARY KEY,
     due timestamptz NOT NULL,
@@ -240,14 +241,14 @@ CREATE TABLE taskq.scheduled (
 );
 CREATE INDEX scheduled_due_idx ON taskq.scheduled (action_no, due, position);     -- what is due by now
 CREATE INDEX scheduled_timer_idx ON taskq.scheduled (due) WHERE timer;            -- timers, whatever their action
-COMMENT ON TABLE taskq.scheduled IS 'tasks that nothing blocks but their time';
+COMMENT ON TABLE taskq.scheduled IS 'tasks that nothing blocks but their time, or that of their workgroup';
 
 -- Tasks that nothing blocks but a reason without a time: a paused group, a busy merge key, or another task
--- whose end they share. As a rule a claim moves them here when it meets them, so that later claims do not.
+-- whose end they share. As a rule a claim moves them here, so that later claims do not meet them.
 CREATE TABLE taskq.parked (
     task_no bigint PRIMARY KEY,
     kind "char" NOT NULL,                       -- g: group, k: key, m: rides on leader_no
-    name text COLLATE "C",                      -- the group ('' for none)
+    name text COLLATE "C",                      -- the group ('' for none); NULL where it rides
     key text COLLATE "C",
     action text COLLATE "C",                    -- of the key
     leader_no bigint,
@@ -269,23 +270,23 @@ COMMENT ON TABLE taskq.parked IS 'tasks that are ready but for a paused group or
 CREATE TABLE taskq.task_group (
     group_id text COLLATE "C" PRIMARY KEY,
     paused boolean NOT NULL DEFAULT false,
-    max_concurrency integer,                    -- tasks of it in progress at the same time, over all actions
+    max_concurrency integer,                    -- how many tasks of it are in progress at most, over all actions
     weight integer,                             -- its share where groups take turns; NULL: 1
     CONSTRAINT task_group_max_concurrency_check CHECK (max_concurrency BETWEEN 0 AND 100000),
     CONSTRAINT task_group_weight_check CHECK (weight BETWEEN 1 AND 1000)
 );
 CREATE INDEX task_group_closed_idx ON taskq.task_group (group_id) WHERE max_concurrency = 0;  -- always full
-COMMENT ON TABLE taskq.task_group IS 'groups that were paused, or for which something is set';
+COMMENT ON TABLE taskq.task_group IS 'groups that were paused, or for which something was set';
 
 -- How many tasks groups have, and how many of them have ended: the sum of all rows of a group. Rows are
--- appended, and folded now and then, but never updated, so that no transaction waits for another one.
+-- appended, and folded now and then, but not updated, so that no transaction waits for another one because of them.
 CREATE TABLE taskq.group_tally (
     group_id text COLLATE "C" NOT NULL,
     folded boolean NOT NULL,                    -- a sum of earlier rows
     tasks bigint NOT NULL,
     completed bigint NOT NULL,
     aborted bigint NOT NULL,                    -- those that were skipped not counted
-    span timestamptz NOT NULL,                  -- the ten seconds in which they settled; -infinity: long ago
+    span timestamptz NOT NULL,                  -- the ten seconds in which they settled; -infinity: long ago, or nothing settled
     first_at timestamptz NOT NULL,              -- first insertion; infinity: none
     last_at timestamptz NOT NULL,               -- last end; -infinity: none
     skipped bigint NOT NULL
@@ -300,7 +301,7 @@ CREATE TABLE taskq.workgroup (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE taskq.workgroup IS 'until when the tasks of a workgroup are held back';
 
--- One row per merge key that tasks have; its holder is the one that runs.
+-- One row per merge key that tasks have, of an action and a group; its holder is the one that runs.
 CREATE TABLE taskq.merge_key (
     action text COLLATE "C" NOT NULL,
     group_id text COLLATE "C" NOT NULL,         -- '' for tasks without a group
@@ -324,11 +325,11 @@ CREATE TABLE taskq.unique_key (
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE taskq.unique_key IS 'which task was inserted last with a unique key';
 
--- How tasks ended. The row of a replaced task outlives its `task` row for an hour at least, so that a call that waits
+-- How tasks ended. The row of a replaced task is kept for an hour at least after its `task` row, so that a call that waits
 -- for it learns of its end.
 CREATE TABLE taskq.settled (
     task_no bigint PRIMARY KEY,
-    expires_at timestamptz NOT NULL,            -- end of its retention; infinity: kept for ever
+    expires_at timestamptz NOT NULL,            -- end of its retention, which upkeep may put off; infinity: kept for ever
     settled_at timestamptz NOT NULL,
     granted_at timestamptz,
     tries integer NOT NULL,
@@ -344,8 +345,8 @@ CREATE TABLE taskq.settled (
     result jsonb,
     leader_no bigint,                           -- of a merged one: the task that ran for it
     CONSTRAINT settled_code_check CHECK (code IN ('c', 'a')),
-    -- w: the worker, t: its deadline, x: its tries were used up, d: a lost dependency, s: spontaneous,
-    -- c: cancelled, r: replaced, o: an operator, m: the task with the same key that it rode on, k: skipped,
+    -- w: the worker, t: its deadline, x: its tries were used up, d: lost dependencies, s: spontaneous,
+    -- c: cancelled, r: replaced, o: completed by hand, m: the task with the same key that it rode on, k: skipped,
     -- e: expired, g: a signal from outside
     CONSTRAINT settled_cause_check CHECK (cause IN ('w', 't', 'x', 'd', 's', 'c', 'r', 'o', 'm', 'k', 'e', 'g'))
 );
@@ -368,8 +369,8 @@ CREATE INDEX end_tally_span_idx ON taskq.end_tally (span);                      
 ALTER TABLE taskq.end_tally REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.end_tally IS 'numbers of settled tasks, to be summed up';
 
--- One row: up to when what has settled is summed up in `end_tally`, and up to when it will be, once all transactions
--- with an id below mark_xid have ended. Neither table is dumped: what is restored is summed up anew.
+-- One row: up to when what has settled is summed up in `end_tally`; and, if there is a mark, up to when it can be, once all
+-- transactions with an id below mark_xid have ended. Neither table is dumped: what is restored is summed up anew.
 CREATE TABLE taskq.seal (
     until timestamptz NOT NULL,
     mark_at timestamptz,
@@ -381,7 +382,7 @@ ALTER TABLE taskq.seal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.seal IS 'up to when what has settled is summed up';
 
 -- Where claims of an action and priority begin: nothing before that position can be granted. A backend that knows
--- nothing of the action yet begins there. Not dumped, since it is about these files.
+-- nothing of the action yet may begin there. Not dumped, since it is about these files.
 CREATE TABLE taskq.low_mark (
     action_no integer NOT NULL,
     priority integer NOT NULL,
@@ -409,7 +410,7 @@ CREATE TABLE taskq.dependency (
     counts "char" NOT NULL,                     -- w: for that wait; d: dropped, `run_no` has gone on without it;
                                                 -- m, f, l: `after_no` has started over without `run_no`, which keeps
                                                 -- what it had counted: as met, as met by an abort, as lost
-    suspending boolean NOT NULL,                -- made by a suspension of the task: goes when that begins anew
+    suspending boolean NOT NULL,                -- made by a suspension of the task: may go when that begins anew
     first_condition "char" NOT NULL,            -- a suspension may have another one; this is back when the task starts over
     CONSTRAINT dependency_pkey PRIMARY KEY (after_no, run_no),                    -- the dependents that a settled task signals
     CONSTRAINT dependency_condition_check CHECK (condition IN ('c', 's', 'a') AND first_condition IN ('c', 's', 'a')),
@@ -419,23 +420,23 @@ CREATE TABLE taskq.dependency (
 CREATE INDEX dependency_run_idx ON taskq.dependency (run_no);                     -- what a task waits for
 COMMENT ON TABLE taskq.dependency IS 'edges: which task runs after which';
 
--- Signals that found their counter locked by another transaction. The next call that locks the counter
--- folds them into `blocked`, or upkeep does.
+-- Signals that found their counter locked by another transaction, as a rule. They are folded into `blocked` by a transaction that
+-- has the counter locked, upkeep's for instance.
 CREATE TABLE taskq.signal (
     run_no bigint NOT NULL,
     wait_no integer NOT NULL,                   -- for which of its waits: see `dependency`
     satisfied integer NOT NULL,                 -- dependencies that ended as they should
     failed integer NOT NULL,                    -- of both, how many aborted
     lost integer NOT NULL,                      -- dependencies that ended the wrong way
-    lost_status text,                           -- why the task aborts, where lost > 0
+    lost_status text,                           -- where lost > 0: the status with which the task aborts, if it does
     skipped integer NOT NULL                    -- of those that are lost, how many were not needed
 );
 CREATE INDEX signal_run_idx ON taskq.signal (run_no);                             -- signals due to a task
 ALTER TABLE taskq.signal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.signal IS 'signals that wait to be counted because the counter was busy';
 
--- One row per grant or extension that has a deadline, and per thousand of its tasks; and some for tasks that are to be
--- looked at again at a time. It finds the elapsed ones without an index on `run`. The nonce of a task in it is
+-- As a rule one row per deadline that a call gives to tasks under one base, and per thousand of these tasks; and some for tasks
+-- that are to be looked at again at a time. It finds the elapsed ones without an index on `run`. The nonce of a task in it is
 -- `base # task_no`. The row goes with its tasks: the end of the keeper's performance removes it, or hands it on to one
 -- of the others, as a rule.
 CREATE TABLE taskq.lease (
@@ -457,10 +458,10 @@ CREATE TABLE taskq.schedule (
     overlap text NOT NULL,                      -- if the run before has not settled
     backfill text NOT NULL,                     -- of runs that were missed
     next_at timestamptz NOT NULL,               -- infinity: never again, or paused
-    last_at timestamptz,                        -- time of the last run that was inserted
+    last_at timestamptz,                        -- time of the run that was inserted last
     last_task_id text COLLATE "C",
-    problem text,                               -- why the last run could not be inserted
-    max_backfill integer,                       -- how many missed runs are inserted, with 'all'; NULL: each
+    problem text,                               -- why a run could not be inserted when some were due last
+    max_backfill integer,                       -- how many missed runs are inserted at most, with 'all'; NULL: each
     paused_next_at timestamptz,                 -- what next_at was (and will be) while it is paused; NULL: it is not
     former jsonb,                               -- what it was while runs became due that are to be inserted still, oldest first: the
                                                 -- columns up to then, the time until when it was so, and that from which the next is
@@ -471,19 +472,19 @@ CREATE TABLE taskq.schedule (
 CREATE INDEX schedule_next_idx ON taskq.schedule (next_at);                       -- which are due
 COMMENT ON TABLE taskq.schedule IS 'tasks that come when a cron expression says so';
 
--- Tries that ended without settling their task, or that a retry has made history. How the last try of a settled task
--- ended is in `settled`. Of a task the last hundred since it was inserted or retried are kept, some from before that,
--- and a hundred of those that do not count.
+-- Tries that ended without settling their task, those that were revoked, and those from before their task was retried or
+-- started over. How the last try of a settled task ended is in `settled`. How many of a task are kept: see src/store/attempts.rs.
 CREATE TABLE taskq.attempt (
     task_no bigint NOT NULL,
     num_try integer NOT NULL,
     started_at timestamptz,
     ended_at timestamptz NOT NULL,
     outcome text NOT NULL,                      -- pending: given back; released: the same, and it does not count;
-                                                -- timeout: the deadline passed; revoked: taken back by an operator
+                                                -- timeout: the deadline passed; revoked: taken back by an operator;
+                                                -- the others: how the task ended before it came back
     actor_id text,
     status text,
-    past boolean NOT NULL DEFAULT false,        -- before the last retry
+    past boolean NOT NULL DEFAULT false,        -- from before the task was retried or started over
     timeouts integer NOT NULL DEFAULT 0,        -- deadlines that passed: its own, and those of rows that are gone
     releases integer NOT NULL DEFAULT 0,        -- tries that did not count: likewise
     CONSTRAINT attempt_outcome_check
@@ -491,7 +492,7 @@ CREATE TABLE taskq.attempt (
 );
 CREATE INDEX attempt_task_idx ON taskq.attempt (task_no);                         -- tries of a task
 ALTER TABLE taskq.attempt REPLICA IDENTITY FULL;
-COMMENT ON TABLE taskq.attempt IS 'tries that did not settle their task';
+COMMENT ON TABLE taskq.attempt IS 'the history of tries: those that did not settle their task, for instance';
 
 -- What workers said of a task that has not completed: kept over tries, and over an abort for a retry.
 CREATE TABLE taskq.progress (
@@ -503,15 +504,16 @@ CREATE TABLE taskq.progress (
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE taskq.progress IS 'what workers last reported of tasks that have not completed';
 
--- When tasks expire that have not been granted yet. A row may be left of one that has been: it is looked at when its time comes.
+-- When tasks expire that have not been granted (signals: signalled) yet. A row may be left of one that has been granted: it is
+-- looked at when its time comes.
 CREATE TABLE taskq.expiry (
     task_no bigint PRIMARY KEY,
     due timestamptz NOT NULL
 );
 CREATE INDEX expiry_due_idx ON taskq.expiry (due);                                -- tasks whose time has come
-COMMENT ON TABLE taskq.expiry IS 'when tasks expire that have not been granted';
+COMMENT ON TABLE taskq.expiry IS 'when tasks expire that have not been granted, or signalled';
 
--- What workers have saved of durable tasks: appended, and removed with the task, when it starts over, or by rewind_task.
+-- What workers have saved of durable tasks: appended, and removed with the task, by reset_group, rerun_tasks or rewind_task.
 CREATE TABLE taskq.step (
     task_no bigint NOT NULL,
     position integer NOT NULL,                  -- from 1, in the order in which they were saved
@@ -525,7 +527,7 @@ CREATE UNIQUE INDEX step_position_idx ON taskq.step (task_no, position);        
 COMMENT ON TABLE taskq.step IS 'results of the steps of durable tasks';
 
 -- One row, which every call that could close a cycle through stored tasks updates: they run one after
--- another, and under REPEATABLE READ the later one fails with 40001 instead of missing one that has committed.
+-- another, and under REPEATABLE READ or SERIALIZABLE the later one fails with 40001 instead of missing one that has committed.
 -- Not dumped: the install script makes the row.
 CREATE TABLE taskq.graph_guard (
     version bigint NOT NULL
@@ -564,13 +566,13 @@ SELECT pg_catalog.pg_extension_config_dump('taskq.schedule', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.attempt', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.expiry', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.step', '');
--- taskq: the functions. Everything here is code: a new version replaces it wholesale.
+-- taskq: functions. (Those of counting, views, health and rights are in files of their own.)
 --
--- Functions that touch tables run with the rights of the extension's owner, so that a role needs EXECUTE on functions and nothing
--- on tables; see grants.sql. Some are SECURITY DEFINER. Others, above all those that have to know the calling role because its part may be
--- narrowed to some actions, switch to the owner themselves (src/rights.rs). The search path is pinned either way: by the SET
--- clause of a SECURITY DEFINER function, by the first statement of the others (src/pg/search_path.rs), which may have none. The
--- settings of the planner are not here: they belong to the plans, see src/pg/statement.
+-- Functions that grants.sql gives to roles touch tables with the rights of the extension's owner, so that roles need EXECUTE on functions
+-- and nothing on tables. Some are SECURITY DEFINER. Others, above all those that have to know the calling role
+-- because its part may be narrowed to some actions, switch to the owner themselves (src/rights.rs). The search path is pinned either
+-- way: by the SET clause of a SECURITY DEFINER function, by a statement of the others (src/pg/search_path.rs), which have no such
+-- clause. The settings of the planner are not here: they belong to the plans, see src/pg/statement.
 
 CREATE FUNCTION taskq.insert_task(
         id text,
@@ -647,7 +649,7 @@ COMMENT ON FUNCTION taskq.insert_task(
         text, text, jsonb, integer, integer, interval, timestamptz, interval, text[], text[], boolean,
         boolean, text, interval, jsonb, jsonb, text, text, boolean, text, text, jsonb, interval, integer, boolean,
         timestamptz, interval, interval) IS
-    'the same with a body that is JSON: a string is stored as it is, anything else as its JSON text';
+    'the same with a body that is JSON: a string is stored as it is, null as no body, anything else as its JSON text';
 
 CREATE FUNCTION taskq.insert_many(
         action text,
@@ -683,28 +685,28 @@ CREATE FUNCTION taskq.insert_many(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
     AS 'MODULE_PATHNAME', 'taskq_insert_many_wrapper';
 COMMENT ON FUNCTION taskq.insert_many IS
-    'insert tasks that are alike but for id and body, all or none; returns the inserted ids in the order given';
+    'insert tasks that are alike but for id and body, or refuse them all; returns the inserted ids in the order given';
 
 CREATE FUNCTION taskq.insert_tasks(tasks jsonb, on_conflict text = 'error', if_missing text = 'error')
     RETURNS SETOF text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
     AS 'MODULE_PATHNAME', 'taskq_insert_tasks_wrapper';
 COMMENT ON FUNCTION taskq.insert_tasks IS
-    'insert a JSON array of tasks, all or none; returns the inserted ids in the order given';
+    'insert a JSON array of tasks, or refuse them all; returns the inserted ids in the order given';
 
 CREATE FUNCTION taskq.insert_tasks_report(tasks jsonb, on_conflict text = 'error', if_missing text = 'error')
     RETURNS TABLE (task_id text, outcome text, existing_id text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
     AS 'MODULE_PATHNAME', 'taskq_insert_tasks_report_wrapper';
 COMMENT ON FUNCTION taskq.insert_tasks_report IS
-    'insert a JSON array of tasks, all or none; tells of each element what became of it, in the order given';
+    'insert a JSON array of tasks, or refuse them all; tells of each element what became of it, in the order given';
 
 CREATE FUNCTION taskq.replace_tasks(tasks jsonb, if_missing text = 'error')
     RETURNS SETOF text
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
     AS 'MODULE_PATHNAME', 'taskq_replace_tasks_wrapper';
 COMMENT ON FUNCTION taskq.replace_tasks IS
-    'insert tasks in place of those with the same ids, which end as aborted';
+    'insert tasks in place of those with the same ids, which end as aborted unless they have settled before';
 
 CREATE FUNCTION taskq.update_tasks(
         task_ids text[] = NULL,
@@ -749,7 +751,7 @@ CREATE FUNCTION taskq.own_tasks(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_own_tasks_wrapper';
 COMMENT ON FUNCTION taskq.own_tasks IS
-    'grant up to max_tasks ready tasks of these actions to an actor; with wait, sleep until there are some';
+    'grant up to max_tasks tasks of these actions to an actor: ready ones, or those whose deadline has passed; with wait, sleep until there are some or the time is up';
 
 CREATE FUNCTION taskq.extend_tasks_ownership(
         actor_id text,
@@ -761,7 +763,7 @@ CREATE FUNCTION taskq.extend_tasks_ownership(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_extend_tasks_ownership_wrapper';
 COMMENT ON FUNCTION taskq.extend_tasks_ownership IS
-    'move the deadlines of tasks still held to now + max_duration; tells which are held';
+    'move the deadlines of tasks still held to now + max_duration, as far as max_run_time allows; tells which are held';
 
 CREATE FUNCTION taskq.return_task(
         task_id text,
@@ -781,7 +783,7 @@ CREATE FUNCTION taskq.return_task(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_return_task_wrapper';
 COMMENT ON FUNCTION taskq.return_task IS
-    'end a performance: completed, aborted, or pending for another try; returns the code the task really got';
+    'end a performance: completed, aborted, or pending to go on later; returns the code the task really got';
 
 CREATE FUNCTION taskq.return_tasks(
         task_ids text[],
@@ -880,13 +882,13 @@ CREATE PROCEDURE taskq.wait_for_tasks(task_ids text[], timeout interval, INOUT n
     LANGUAGE c
     AS 'MODULE_PATHNAME', 'taskq_wait_for_tasks_wrapper';
 COMMENT ON PROCEDURE taskq.wait_for_tasks IS
-    'sleep, holding no snapshot, until all the tasks are settled; tells how many are';
+    'sleep, holding no snapshot, until all the tasks are settled or the time is up; tells how many are';
 
 CREATE PROCEDURE taskq.wait_for_work(actions text[], timeout interval, INOUT ready boolean = NULL)
     LANGUAGE c
     AS 'MODULE_PATHNAME', 'taskq_wait_for_work_wrapper';
 COMMENT ON PROCEDURE taskq.wait_for_work IS
-    'sleep, holding no snapshot, until own_tasks for these actions would find something';
+    'sleep, holding no snapshot, until own_tasks for these actions would find something or the time is up';
 
 CREATE FUNCTION taskq._task_channels(task_ids text[])
     RETURNS SETOF bigint
@@ -969,7 +971,7 @@ CREATE FUNCTION taskq.release_tasks(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_release_tasks_wrapper';
 COMMENT ON FUNCTION taskq.release_tasks IS
-    'take those of the tasks in progress that meet all the filters from actors that are dead: their tries end as when a deadline passes; returns how many';
+    'take tasks in progress that meet all the filters from actors that are dead: each is ready for another try, or aborts if it has none left; returns how many';
 
 CREATE FUNCTION taskq.delete_tasks(
         task_ids text[] = NULL,
@@ -984,7 +986,7 @@ CREATE FUNCTION taskq.delete_tasks(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_delete_tasks_wrapper';
 COMMENT ON FUNCTION taskq.delete_tasks IS
-    'remove tasks that meet all the filters, and what is left with nothing to wait for; returns how many went';
+    'remove tasks that meet all the filters, and, as a rule, blocked ones that are left without any dependency; returns how many went';
 
 CREATE FUNCTION taskq.report_status(
         task_id text,
@@ -1027,7 +1029,7 @@ CREATE FUNCTION taskq.signal(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_signal_wrapper';
 COMMENT ON FUNCTION taskq.signal IS
-    'complete a signal, which may come before anything waits for it; false: it has ended before';
+    'complete a signal, which may come before anything waits for it; false: it has ended before, or its time has passed';
 
 CREATE FUNCTION taskq._chain(blocks jsonb)
     RETURNS jsonb
@@ -1092,7 +1094,7 @@ CREATE FUNCTION taskq.rerun_tasks(task_ids text[], downstream boolean = true)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     AS 'MODULE_PATHNAME', 'taskq_rerun_tasks_wrapper';
 COMMENT ON FUNCTION taskq.rerun_tasks IS
-    'start settled tasks over, completed ones too, and what depends on them; returns how many start over';
+    'start settled tasks over, completed ones too; with downstream also the settled ones that depend on them; returns how many start over';
 
 CREATE FUNCTION taskq.rewind_task(task_id text, step text)
     RETURNS bigint
@@ -1131,9 +1133,9 @@ CREATE FUNCTION taskq.graph(task_id text, format text = 'text', max_tasks intege
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_graph_wrapper';
 COMMENT ON FUNCTION taskq.graph IS
-    'a task with all it is connected to, or the tasks of a group, as dot, mermaid or text';
+    'a task with what it is connected to, or the tasks of a group, max_tasks at most, as dot, mermaid or text';
 
--- Planned anew at each call, and free to read whole tables: a report, not a step of the queue.
+-- A report, not a step of the queue: what counts is planned anew at each call, and may read whole tables that are not large.
 CREATE FUNCTION taskq.metrics(kept boolean = true)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 10000
@@ -1218,14 +1220,14 @@ CREATE FUNCTION taskq.pause_group(group_id text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     AS 'MODULE_PATHNAME', 'taskq_pause_group_wrapper';
 COMMENT ON FUNCTION taskq.pause_group IS
-    'let no more tasks of a group be owned; returns how many are held back';
+    'let no more tasks of a group be owned; returns how many of its tasks are pending, or 0 if it is paused already';
 
 CREATE FUNCTION taskq.resume_group(group_id text)
     RETURNS bigint
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     AS 'MODULE_PATHNAME', 'taskq_resume_group_wrapper';
 COMMENT ON FUNCTION taskq.resume_group IS
-    'let tasks of a group be owned again; returns how many were held back';
+    'let tasks of a group be owned again; returns how many of its tasks are pending, or 0 if it is not paused';
 
 CREATE FUNCTION taskq.cancel_group(group_id text)
     RETURNS bigint
@@ -1261,7 +1263,7 @@ CREATE FUNCTION taskq.delay_workgroup(workgroup text, delay interval)
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_delay_workgroup_wrapper';
 COMMENT ON FUNCTION taskq.delay_workgroup IS
-    'hold all tasks of a workgroup back for a while from now; returns until when';
+    'let no more tasks of a workgroup be owned for a while from now; returns until when';
 
 CREATE FUNCTION taskq.schedule(
         name text,
@@ -1275,7 +1277,7 @@ CREATE FUNCTION taskq.schedule(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     AS 'MODULE_PATHNAME', 'taskq_schedule_wrapper';
 COMMENT ON FUNCTION taskq.schedule IS
-    'insert a task whenever a cron expression says so; returns when that is next';
+    'insert a task whenever a cron expression says so; returns when that is next, or NULL while the schedule is paused';
 
 CREATE FUNCTION taskq.unschedule(name text)
     RETURNS void
@@ -1289,7 +1291,7 @@ CREATE FUNCTION taskq.pause_schedule(name text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
     AS 'MODULE_PATHNAME', 'taskq_pause_schedule_wrapper';
 COMMENT ON FUNCTION taskq.pause_schedule IS
-    'insert no more runs of a schedule; tells whether that changed anything';
+    'insert no more runs of a schedule when they are due; tells whether that changed anything';
 
 CREATE FUNCTION taskq.resume_schedule(name text)
     RETURNS boolean
@@ -1326,7 +1328,7 @@ CREATE FUNCTION taskq.recount()
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_recount_wrapper';
 COMMENT ON FUNCTION taskq.recount IS
-    'throw away the tallies of what has settled: it is counted row by row until upkeep has made them anew';
+    'throw away the tallies of what has settled per action: it is counted row by row until upkeep has made them anew';
 
 -- Inlined where it is used. Two groups with the same number share a lane, and keep their own limits.
 CREATE FUNCTION taskq._lane(group_id text)
@@ -1335,8 +1337,7 @@ CREATE FUNCTION taskq._lane(group_id text)
     RETURN COALESCE(NULLIF(pg_catalog.hashtextextended(group_id COLLATE pg_catalog."C", 0), 0), 1);
 COMMENT ON FUNCTION taskq._lane IS 'internal: the lane of a group in taskq.run, never 0';
 
--- Inlined where it is used. Two keys may have the same number: what finds entries by it compares the
--- keys.
+-- Inlined where it is used. Two keys may have the same number: what is found by it may be of another key.
 CREATE FUNCTION taskq._key_hash(action text, group_id text, key text)
     RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -1351,7 +1352,7 @@ CREATE FUNCTION taskq._body_json(body text)
     AS 'MODULE_PATHNAME', 'taskq_body_json_wrapper';
 COMMENT ON FUNCTION taskq._body_json IS 'internal: a body as JSON, NULL if it is none';
 
--- Joins of the views are look-ups, whatever the statistics say: see src/pg/lookup.rs. Dear wherever it is not one.
+-- A join of views by taskq.=== is by look-ups, whatever the statistics say: see src/pg/lookup.rs. The cost is for any other use.
 CREATE FUNCTION taskq._same_support(internal)
     RETURNS internal
     LANGUAGE c STRICT
@@ -1370,7 +1371,7 @@ CREATE OPERATOR taskq.=== (
     RESTRICT = eqsel, JOIN = eqjoinsel);
 COMMENT ON OPERATOR taskq.=== (bigint, bigint) IS 'internal: the same number, found by look-ups';
 
--- Inlined where it is used: src/state.rs has the names of all causes, and of some that no task shows.
+-- Inlined where it is used. src/state.rs has the same names, and others for causes that are NULL here.
 CREATE FUNCTION taskq._cause(cause "char")
     RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -1452,7 +1453,7 @@ CREATE FUNCTION taskq.shard_of(token uuid)
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 1
     AS 'MODULE_PATHNAME', 'taskq_shard_of_wrapper';
 COMMENT ON FUNCTION taskq.shard_of IS
-    'the shard on which a performance token was granted; NULL for what is no token';
+    'the shard on which a performance token was granted; NULL for what has not the form of one';
 
 -- A command that takes no parameter. It locks the sequence against every session that takes a number, and a rollback
 -- undoes it.
@@ -1468,15 +1469,15 @@ $$;
 COMMENT ON FUNCTION taskq._restart_numbers IS
     'internal: where the numbers of tasks begin, of a queue that has had none';
 
--- A channel name has at most 63 bytes, an id up to 1,000: the digest keeps them apart.
+-- A channel name has at most 63 bytes, an id up to 1,000: so a digest stands for the id.
 CREATE FUNCTION taskq.task_channel(id text)
     RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE COST 5
     RETURN 'taskq_task_' OPERATOR(pg_catalog.||) pg_catalog.md5(id);
 COMMENT ON FUNCTION taskq.task_channel IS
     'the channel that LISTEN needs for the end of a task inserted with post_result';
--- taskq: how many tasks there are. Functions and not views, so that the settings of the session that asks (statistics of an
--- empty queue, jit) make no other plan of it. Each looks with the snapshot of the query that asks.
+-- taskq: how many tasks there are. Functions and not views, since a function can bring settings of the planner along: neither those
+-- of the session that asks nor statistics of an empty queue are to make another plan. Each looks with the snapshot of the query that asks.
 
 -- The tasks of the workgroups that are held back, settled ones too, and 20,001 at most.
 CREATE FUNCTION taskq._held_back()
@@ -1494,9 +1495,9 @@ CREATE FUNCTION taskq._held_back()
     END;
 COMMENT ON FUNCTION taskq._held_back IS 'internal: the tasks of workgroups that are held back, 20,001 at most';
 
--- What has not settled: counted in the narrow tables, each read once. Which of it a workgroup holds back is known from
+-- What has not settled: counted in the tables that are asked for, each read once. Which of it a workgroup holds back is known from
 -- the workgroups' tasks, if those are few: they are hashed. If they are many, what may be ready is looked up, task by
--- task. `first`: the first task of these, which was inserted first.
+-- task. `first`: the lowest number of these tasks: of the one that was inserted first, as a rule.
 CREATE FUNCTION taskq._live(in_run boolean = true, in_scheduled boolean = true, in_parked boolean = true, in_blocked boolean = true)
     RETURNS TABLE (action_no integer, state text, number bigint, first bigint, overdue bigint)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 100000 ROWS 100
@@ -1584,25 +1585,26 @@ COMMENT ON FUNCTION taskq._ended IS 'internal: how many tasks have settled, by n
 --
 -- * an action with few tasks in `run` or `scheduled` is counted, by index, as long as all that is counted so is not too much:
 --   so it is not wrong beside a huge one;
--- * what is in progress is counted up to ten thousand, from its leases, and from the front of the queue where it has no deadline;
--- * the rest is estimated from a sample of pages, evenly spread, so that it does not matter how actions lie in the
---   table, and what is gone from it.
+-- * what is in progress is counted up to ten thousand, as a rule, from its leases, and from the front of the queue where it has no
+--   deadline;
+-- * the rest is estimated from a sample of pages, evenly spread, so that it matters little how actions lie in the table, and what
+--   is gone from it.
 --
 -- Each number says whether it is exact. taskq.count_tasks counts, however long that takes.
 
--- Up to how many pages `run` is counted: some 180,000 tasks; of the others, which are narrower, it is a third.
+-- Up to how many pages `run` is counted: some 180,000 tasks; `scheduled`, `parked` and `blocked`, up to a third of that.
 CREATE FUNCTION taskq._counted_pages()
     RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN 6000;
 COMMENT ON FUNCTION taskq._counted_pages IS 'internal: up to how many pages views that are read often count a table';
 
--- Of how many pages a sample is, of the others a third.
+-- How many pages a sample of `run` has; one of `scheduled`, `parked` or `blocked` has a third.
 CREATE FUNCTION taskq._sampled_pages()
     RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN LEAST(1500, taskq._counted_pages());
-COMMENT ON FUNCTION taskq._sampled_pages IS 'internal: how many pages of a larger table they read';
+COMMENT ON FUNCTION taskq._sampled_pages IS 'internal: how many pages a sample of `run` has';
 
 CREATE FUNCTION taskq._pages(relation regclass)
     RETURNS bigint
@@ -1612,8 +1614,8 @@ CREATE FUNCTION taskq._pages(relation regclass)
 COMMENT ON FUNCTION taskq._pages IS 'internal: how many pages a table has';
 
 -- The pages of a sample: one at a place of its own, always the same, in each of so many equal parts. Evenly spread, a sample
--- knows the size of what lies together to a part, and at places that differ it falls into step with nothing. Of ten thousand
--- parts at most.
+-- knows the size of what lies together to a part, and at places that differ it hardly falls into step with anything. Of ten
+-- thousand parts at most.
 CREATE FUNCTION taskq._sample(pages bigint, number integer)
     RETURNS TABLE (first tid, behind tid)
     LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT ROWS 1000
@@ -1671,7 +1673,7 @@ END
 $$;
 COMMENT ON FUNCTION taskq._front IS 'internal: what is in progress at the front of the queue of an action, and what comes next';
 
--- What leases name as in progress, those with the first deadlines first. `whole`: all of it.
+-- What leases name as in progress: of those with the first deadlines, as far as ten thousand names go. `whole`: there are no more.
 CREATE FUNCTION taskq._leased()
     RETURNS TABLE (task_no bigint, action_no integer, deadline timestamptz, actor_id text, whole boolean)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 1000
@@ -1691,7 +1693,7 @@ CREATE FUNCTION taskq._leased()
                               WHERE r.task_no = n.task_no AND r.nonce = n.base # n.task_no AND NOT r.grantable
                                 AND r.deadline < 'infinity' OFFSET 0) AS r;
     END;
-COMMENT ON FUNCTION taskq._leased IS 'internal: what is in progress and has a deadline, ten thousand tasks at most';
+COMMENT ON FUNCTION taskq._leased IS 'internal: what leases name as in progress, some ten thousand tasks at most';
 
 -- Of `run`, with so many pages.
 CREATE FUNCTION taskq._about_run(pages bigint)
@@ -1799,7 +1801,7 @@ CREATE FUNCTION taskq._about_run(pages bigint)
                          FROM (SELECT r.task_no FROM taskq.run AS r WHERE r.action_no = m.action_no AND r.lane <> 0 AND r.nonce = 0
                                 ORDER BY r.priority DESC, r.lane, r.position LIMIT 100) AS l OFFSET 0) AS l
                  WHERE m.place <= 200),
-             -- What was inserted first, of all.
+             -- What was inserted first, of the first 2,000.
              oldest AS MATERIALIZED (
                 SELECT o.action_no, min(o.task_no) AS first
                   FROM (SELECT r.action_no, r.task_no, r.nonce FROM taskq.run AS r ORDER BY r.task_no LIMIT 2000) AS o
@@ -1888,8 +1890,8 @@ CREATE FUNCTION taskq._about_parked(pages bigint)
 COMMENT ON FUNCTION taskq._about_parked IS 'internal: about how many tasks are parked';
 
 -- `scheduled` has an index by action and time: an action with few tasks in it is counted, and so is what is due, if it is few. Before
--- they are due, tasks that a workgroup holds back as well have the same state. Of tasks that are due the workgroup is
--- looked up; they are few as long as workers claim.
+-- they are due, tasks that a workgroup holds back as well have the same state. Of tasks that are due, and counted, the workgroup
+-- is looked up; they are few as long as workers claim.
 CREATE FUNCTION taskq._about_scheduled(pages bigint)
     RETURNS TABLE (action_no integer, due boolean, number bigint, first bigint, exact boolean)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 100
@@ -1976,7 +1978,7 @@ CREATE FUNCTION taskq._about()
     END;
 COMMENT ON FUNCTION taskq._about IS 'internal: about how many tasks have not settled, by number of the action and state';
 
--- How many actors hold tasks. Of many tasks: those that leases name, and that are seen at the fronts.
+-- How many actors hold tasks. Of many tasks: those that leases name, and that are seen at the fronts of 50 actions.
 CREATE FUNCTION taskq._actors()
     RETURNS bigint
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000
@@ -2121,10 +2123,10 @@ SELECT t.id,
                                 AND EXISTS (SELECT FROM taskq.workgroup AS w
                                              WHERE w.name = t.workgroup AND w.not_before > taskq.clock())) END;
 COMMENT ON VIEW taskq.tasks IS 'every task, one row';
-COMMENT ON COLUMN taskq.tasks.num_releases IS 'how often it was given back with count_try => false, since it was inserted or retried';
-COMMENT ON COLUMN taskq.tasks.expires_at IS 'it was or is to be aborted then, if no worker was granted it before';
+COMMENT ON COLUMN taskq.tasks.num_releases IS 'how often it was given back with count_try => false since it was inserted, retried or started over';
+COMMENT ON COLUMN taskq.tasks.expires_at IS 'when it was to expire at its insertion; without meaning once it is granted (a signal: signalled), retried or started over';
 COMMENT ON COLUMN taskq.tasks.state IS 'blocked, scheduled or ready (all three pending), in-progress, completed, aborted';
-COMMENT ON COLUMN taskq.tasks.cause IS 'why it aborted; skipped: there was no need of it';
+COMMENT ON COLUMN taskq.tasks.cause IS 'why it aborted; NULL if it has not';
 
 CREATE VIEW taskq.dependencies AS
 SELECT after.id AS after,
@@ -2137,7 +2139,7 @@ SELECT after.id AS after,
   JOIN taskq.task AS run ON run.task_no OPERATOR(taskq.===) d.run_no
  -- Always so: columns that no index has. What is dropped is no dependency any more.
  WHERE d.condition IN ('c', 's', 'a') AND d.counts <> 'd' AND after.seed IN (true, false) AND run.seed IN (true, false);
-COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether that has settled';
+COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether the one waited for has settled';
 
 -- Suspended tasks, and what each waits for: dependencies of this wait that have not ended.
 CREATE VIEW taskq.waits AS
@@ -2167,7 +2169,7 @@ SELECT e.action_no, CASE WHEN e.code = 'c' THEN 'completed' WHEN e.cause = 'k' T
   FROM taskq._ended() AS e WHERE e.number <> 0 OR e.recent <> 0;
 COMMENT ON VIEW taskq._counts IS 'internal: how many tasks there are, by number of the action and state, and whether that is exact';
 
--- `estimates`: the states of which the number is an estimate.
+-- `estimates`: the states of which the number may be an estimate.
 CREATE VIEW taskq._numbers AS
 SELECT a.name AS action,
        COALESCE(sum(c.number) FILTER (WHERE c.state = 'blocked'), 0)::bigint AS blocked,
@@ -2241,9 +2243,9 @@ SELECT r.actor_id,
 COMMENT ON VIEW taskq.actors IS 'which worker holds which task, until when';
 
 -- Calls that sleep are found by what they are registered for, which are locks of a class of their own (src/pg/latch.rs): the kind
--- of what they wait for stands in the upper bits, and the number of an action in the lower ones (src/wake/channels.rs). What the
--- server shows of the sessions of others it shows to members of pg_read_all_stats. Which actor a session sleeps for, and which
--- session an actor has, is stored nowhere: so the two are rows of their own.
+-- of what they wait for stands in the upper bits, and the number of an action in the lower ones (src/wake/channels.rs). Since when
+-- a session of another role sleeps the server shows to members of pg_read_all_stats, for instance. Which actor a session sleeps
+-- for, and which session an actor has, is stored nowhere: so the two are rows of their own.
 CREATE VIEW taskq.workers AS
 SELECT l.pid,
        s.usename::text AS role,
@@ -2273,9 +2275,8 @@ SELECT NULL, NULL, NULL, r.actor_id, array_agg(DISTINCT a.name ORDER BY a.name),
 COMMENT ON VIEW taskq.workers IS
     'sessions that sleep in a call of this queue, and actors that hold tasks; NULL where it cannot be known or may not be seen';
 
--- The same locks, for those who look whether a call asks for an action: each waiting call, with each action that it asks for as far as
--- that is known. A call that asks for more actions than it is registered for may ask for any; of an action without a task no number
--- is known.
+-- The same locks, for whether a call asks for an action: each waiting call, with each action that it asks for as far as that is
+-- known. A call that asks for more actions than it is registered for may ask for any; an action that has had no task has no number.
 CREATE VIEW taskq._asking AS
 SELECT k.pid,
        CASE WHEN k.classid::bigint = 1 << 24 THEN k.objid::bigint::integer END AS action_no,
@@ -2412,16 +2413,16 @@ SELECT n.name AS action,
        s.max_run_time
   FROM (SELECT a.name FROM taskq.action AS a WHERE NOT a.forgotten UNION SELECT s.name FROM taskq.action_setting AS s) AS n
   LEFT JOIN taskq.action_setting AS s ON s.name = n.name;
-COMMENT ON VIEW taskq.actions IS 'actions and what is set for them; NULL where nothing is';
+COMMENT ON VIEW taskq.actions IS 'actions and what is set for them; as a rule NULL where nothing is';
 
 CREATE VIEW taskq.schedules AS
 SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill,
        NULLIF(s.next_at, 'infinity') AS next_at, s.last_at, s.last_task_id, s.problem, s.max_backfill,
        s.paused_next_at IS NOT NULL AS paused
   FROM taskq.schedule AS s;
-COMMENT ON VIEW taskq.schedules IS 'schedules: when they run next, and what became of the last run';
+COMMENT ON VIEW taskq.schedules IS 'schedules: when they run next, which run was inserted last, and why one could not be';
 
--- The tries that are shown. A deadline that has passed makes an attempt, and more may follow under the same token: a late
+-- The tries of the history that are shown. A deadline that has passed makes an attempt, and more may follow under the same token: a late
 -- return, another deadline, or the task is still in progress. Then the later row says more, and this one is not shown.
 CREATE VIEW taskq._told_attempt AS
 SELECT h.task_no, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.status
@@ -2438,7 +2439,7 @@ SELECT h.task_no, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.
                     WHERE l.task_no = h.task_no AND l.granted_at = h.started_at AND l.nonce <> 0 AND NOT l.grantable
                       AND l.aside IS NULL
                    OFFSET 0);
-COMMENT ON VIEW taskq._told_attempt IS 'internal: tries that did not settle their task, each once';
+COMMENT ON VIEW taskq._told_attempt IS 'internal: tries of the history, each once';
 
 -- Each part has the id in it, so that a condition on that gets to the tables. `seed` is always one of the two, and in no
 -- index.
@@ -2465,7 +2466,7 @@ SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress',
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) r.task_no
  -- One that is set aside has passed its deadline.
  WHERE r.nonce <> 0 AND NOT r.grantable AND r.aside IS NULL AND t.seed IN (true, false);
-COMMENT ON VIEW taskq.attempts IS 'each try of a task: its worker, from when to when, and how it ended';
+COMMENT ON VIEW taskq.attempts IS 'tries of tasks, as far as they are kept: worker, from when to when, and how each ended';
 
 CREATE VIEW taskq.steps AS
 SELECT t.id AS task_id, s.position, s.name AS step, s.num_try, s.result, s.saved_at
@@ -2497,7 +2498,7 @@ SELECT t.id AS task_id,
   JOIN taskq.action AS a ON a.action_no = t.action_no
  WHERE s.code = 'a' AND s.cause <> 'k';
 COMMENT ON VIEW taskq.dead_ends IS
-    'tasks that have aborted, without those that were skipped: why, and what became of each try';
+    'tasks that have aborted, without those that were skipped: why, and what became of their tries';
 
 CREATE VIEW taskq.workgroups AS
 SELECT n.name AS workgroup,
@@ -2548,7 +2549,7 @@ BEGIN
     IF ids IS NULL AND groups IS NULL THEN
         RETURN QUERY
         SELECT a.name, c.state, sum(c.number)::bigint
-          -- What is not asked for is not counted.
+          -- Neither half is read where none of its states is asked for.
           FROM (SELECT l.action_no, l.state, l.number
                   FROM taskq._live() AS l WHERE states IS NULL OR states && '{blocked,scheduled,ready,in-progress}'
                 UNION ALL
@@ -2575,7 +2576,7 @@ $$;
 COMMENT ON FUNCTION taskq.count_tasks IS
     'number of tasks per action and state; a NULL argument does not filter';
 
--- The reasons in words, one a row; the first ones are the nearest.
+-- The reasons in words, one a row.
 CREATE FUNCTION taskq.why(task_id text)
     RETURNS SETOF text
     LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 ROWS 5
@@ -2898,8 +2899,8 @@ CREATE FUNCTION taskq.check()
     RETURNS TABLE (problem text, task_id text, detail text)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 100000 ROWS 1
     SET search_path = pg_catalog, pg_temp
-    -- It reads whole tables, and statistics may be those of an empty queue: each part reads its tables once, and joins them by
-    -- hash or by merge, whatever they say. So nothing in here may be looked up per row: no LATERAL to a table, no EXISTS that is
+    -- It reads whole tables, and statistics may be those of an empty queue: each part reads its tables as a whole, and joins them
+    -- by hash or by merge, whatever they say. So nothing in here may be looked up per row: no LATERAL to a table, no EXISTS that is
     -- not a condition by itself.
     SET enable_nestloop = off SET enable_hashjoin = on SET enable_mergejoin = on SET enable_sort = on
     SET enable_seqscan = on SET jit = off
@@ -3158,7 +3159,7 @@ CREATE FUNCTION taskq.check()
          WHERE (r.action_no, r.priority) IS DISTINCT FROM (t.action_no, t.priority);
     END;
 COMMENT ON FUNCTION taskq.check IS 'contradictions in the stored state; no row means that it is sound';
--- taskq: at a glance. What is wrong, and what goes on per action. Bounded looks along indexes, at tallies and at samples.
+-- taskq: at a glance. What is wrong, and what goes on per action: by looks along indexes, at tallies and at samples, most of them bounded.
 
 -- An interval in a word: of four characters at most, if it is shorter than a thousand years.
 CREATE FUNCTION taskq._age(age interval)
@@ -3174,7 +3175,7 @@ CREATE FUNCTION taskq._age(age interval)
     END;
 COMMENT ON FUNCTION taskq._age IS 'internal: an interval in a word';
 
--- A number in at most four characters, if it is below 999.5 thousand million.
+-- A number from 0 up in at most four characters, if it is below 999.5 thousand million.
 CREATE FUNCTION taskq._short(number double precision)
     RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -3188,9 +3189,9 @@ CREATE FUNCTION taskq._short(number double precision)
                     WHEN number < 999.5e6 THEN round(number / 1e6) || 'M'
                     ELSE round(number / 1e9) || 'G' END;
     END;
-COMMENT ON FUNCTION taskq._short IS 'internal: a number in at most four characters';
+COMMENT ON FUNCTION taskq._short IS 'internal: a number in few characters';
 
--- The same for one that is an estimate: in at most five characters with the sign that says so, or four.
+-- The same; an estimate has a sign that says so: at most five characters with that, or four where it is to be narrow.
 CREATE FUNCTION taskq._roughly(number double precision, exact boolean, narrow boolean)
     RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -3205,8 +3206,8 @@ CREATE FUNCTION taskq._roughly(number double precision, exact boolean, narrow bo
     END;
 COMMENT ON FUNCTION taskq._roughly IS 'internal: a number that may be an estimate, in at most four or five characters';
 
--- Tries that ended without settling their task, by outcome: of very many an estimate. Each that ended with its deadline is
--- looked up in three places, so that it is a tenth of the pages here.
+-- Tries of the history that are shown, by outcome: of very many an estimate. Each that ended with its deadline is looked up in
+-- three places, so that the sample has a tenth of the pages here.
 CREATE FUNCTION taskq._about_tries()
     RETURNS TABLE (outcome text, number bigint)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 5
@@ -3244,7 +3245,7 @@ CREATE FUNCTION taskq._about_tries()
                  WHERE NOT s.whole AND p.i % 10 = 5) AS x
          GROUP BY x.outcome;
     END;
-COMMENT ON FUNCTION taskq._about_tries IS 'internal: about how many tries have ended without settling their task';
+COMMENT ON FUNCTION taskq._about_tries IS 'internal: about how many tries the history shows, by outcome';
 
 -- What has ended, kept or not, in this time up to now: from the tallies, and row by row what is not sealed, 100,000 at most.
 CREATE FUNCTION taskq._ends(within interval)
@@ -3335,7 +3336,7 @@ CREATE FUNCTION taskq._pace()
          GROUP BY x.action_no;
     END;
 COMMENT ON FUNCTION taskq._pace IS
-    'internal: tasks of an action that come and end in a minute (of the last five); that ended (but for skipped ones), and aborted, in the last hour; times; that ended after a grant in the last five minutes';
+    'internal: tasks of an action that come and end in a minute (of the last five); that ended (but for skipped ones), and that aborted by a try, in the last hour; times; that ended in the last five minutes and had a worker, or rode on a task that had';
 
 -- What is first in the queue of each action, and what stands before it: shows a task that comes back late, an action for
 -- which no worker asks, and a task that a worker has held without a deadline for a day or longer.
@@ -3357,8 +3358,8 @@ CREATE FUNCTION taskq._heads()
         SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased, h.crowded
           FROM taskq.action AS a
          CROSS JOIN LATERAL (
-               -- The oldest of a hundred in the order of claiming, in lanes or not, but for what its group or workgroup holds back. What
-               -- has been overdue for long waits as what is ready does.
+               -- The oldest of a hundred in lanes and a hundred in none, in the order of claiming, but for what its group or workgroup
+               -- holds back. What has been overdue for long waits as what is ready does.
                SELECT min(x.task_no) FILTER (WHERE x.inserted_at IS NOT NULL) AS task_no,
                       min(x.inserted_at) AS inserted_at,
                       -- A performance whose deadline has passed is in no worker's hands, whether its try has been
@@ -3489,7 +3490,7 @@ CREATE FUNCTION taskq.health()
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = o.action_no OFFSET 0) AS a
                 UNION ALL
                 -- Ready, and no worker asks: nothing of it is in progress, nothing has ended
-                -- lately. Names are compared for the first twenty alone: there may be thousands of actions.
+                -- lately. More than three names are compared for the first twenty alone: there may be thousands of actions.
                 SELECT CASE WHEN h.inserted_at < n.at - interval '1 hour' THEN 'critical' ELSE 'warning' END,
                        format('no worker claims tasks of action "%s": one has been in the queue for %s, and %s', a.name, taskq._age(n.at - h.inserted_at),
                               taskq._asked_for(a.name, 'it', w.number, COALESCE((SELECT s.number FROM asked AS s WHERE s.action_no = h.action_no), 0),
@@ -3512,7 +3513,7 @@ CREATE FUNCTION taskq.health()
                                       AND b.level + extract(epoch FROM n.at - b.measured_at) * s.rate_limit
                                                     / extract(epoch FROM s.rate_period) < 1)
                 UNION ALL
-                -- No other worker gets it, whatever has become of the one that has it.
+                -- No time gives it to another worker, whatever has become of the one that has it.
                 SELECT 'notice',
                        CASE u.number WHEN 1
                             THEN format('a task of action "%s" has been held without a deadline for %s (actor "%s")',
@@ -3652,9 +3653,9 @@ CREATE FUNCTION taskq.health()
                   FROM now AS n WHERE abs(EXTRACT(epoch FROM n.at - n.wall)) > 60) AS x
          ORDER BY CASE x.severity WHEN 'critical' THEN 1 WHEN 'warning' THEN 2 ELSE 3 END, x.since, x.kind, x.subject;
     END;
-COMMENT ON FUNCTION taskq.health IS 'what is wrong, a problem a row, the worst first, with what to do; no row: all is well';
+COMMENT ON FUNCTION taskq.health IS 'what is wrong, a problem a row, the worst first, with what to do; no row: none is found';
 
--- What is in progress, for a list. Where that cannot be read whole: what has a deadline, and what is at the fronts of actions.
+-- What is in progress, for a list. Where `run` is large: what leases name, and what is at the fronts of 50 actions.
 CREATE FUNCTION taskq._at_work(most integer)
     RETURNS TABLE (task_no bigint, actor_id text, granted_at timestamptz, deadline timestamptz, tries integer, number bigint, actors bigint)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 50
@@ -3682,10 +3683,10 @@ CREATE FUNCTION taskq._at_work(most integer)
                (SELECT count(*) FROM held), (SELECT count(DISTINCT x.actor_id) FROM held AS x)
           FROM held AS h ORDER BY h.granted_at, h.task_no LIMIT most;
     END;
-COMMENT ON FUNCTION taskq._at_work IS 'internal: tasks in progress, the longest first, and how many there are';
+COMMENT ON FUNCTION taskq._at_work IS 'internal: tasks in progress, the longest first, and how many are found';
 
--- Tasks of which a try has failed and another is to come, the last failure first. They are looked for among the tries that stand
--- last in their table, and, as those that wait for their time, among what is due first of each action.
+-- Tasks of which a try was given back, or has passed its deadline, and another is to come; the last first. They are looked for among
+-- the tries that stand last in their table, and, as those that wait for their time, among what is due first of 500 actions.
 CREATE FUNCTION taskq._failing(most integer)
     RETURNS TABLE (task_no bigint, tries integer, due timestamptz, outcome text, status text, actor_id text, ended_at timestamptz, number bigint)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 50
@@ -3725,7 +3726,7 @@ CREATE FUNCTION taskq._failing(most integer)
         SELECT f.task_no, f.tries, f.due, f.outcome, f.status, f.actor_id, f.ended_at, (SELECT count(*) FROM failed)
           FROM failed AS f ORDER BY f.ended_at DESC, f.task_no DESC LIMIT most;
     END;
-COMMENT ON FUNCTION taskq._failing IS 'internal: tasks of which a try has failed and another is to come, and how many there are';
+COMMENT ON FUNCTION taskq._failing IS 'internal: tasks that were given back, or passed a deadline, and are to have another try, and how many are found';
 
 -- What keeps ready tasks from being granted, busy merge keys aside: what was stopped on purpose, and limits that are
 -- full.
@@ -3781,8 +3782,8 @@ CREATE FUNCTION taskq.page(graph_of text = NULL, title text = NULL, refresh inte
 COMMENT ON FUNCTION taskq.page IS
     'the queue at a glance as one HTML page, which a browser may load anew, with the graph of a task or group if one is named';
 
--- For \watch, in 100 columns; what is stuck comes first, what was stopped on purpose last. Names are cut in the middle: many
--- begin alike.
+-- For \watch, in 100 columns; what is stuck comes first, what was stopped on purpose last. Long names are cut in the middle:
+-- many begin alike.
 CREATE VIEW taskq.top AS
 SELECT CASE WHEN length(x.action) > 16 THEN left(x.action, 8) || chr(8230) || right(x.action, 7) ELSE x.action END AS action,
        rpad(repeat(chr(9608), CASE WHEN x.ready = 0 THEN 0 ELSE GREATEST(1, round(4 * ln(1 + x.ready) / NULLIF(ln(1 + max(x.ready) OVER ()), 0)))::integer END), 4)
@@ -3819,11 +3820,11 @@ SELECT CASE WHEN length(x.action) > 16 THEN left(x.action, 8) || chr(8230) || ri
  ORDER BY x.stopped IS NULL AND x.ready > 0 AND x.busy = 0 AND x.ended = 0 DESC, x.stopped IS NOT NULL, x.oldest NULLS LAST, x.action;
 COMMENT ON VIEW taskq.top IS
     'per action in a terminal of 100 columns: ready, in progress, blocked and scheduled tasks, the oldest ready one (or that no worker gets any), tasks that come and end in a minute, waiting and running (median/99th percentile); what is stuck first; ~: an estimate';
--- taskq: rights. PUBLIC has none; a role gets a part of the surface with one call, and never the tables.
+-- taskq: rights. PUBLIC has none; a role gets a part of the functions and views with one call, and no table.
 
 REVOKE ALL ON ALL ROUTINES IN SCHEMA taskq FROM PUBLIC;
 
--- What each part may call, in one place. The views run with the owner's rights. Of what is about tasks a narrowed part
+-- What each part may call and read, in one place. The views run with the owner's rights. Of what is about tasks a narrowed part
 -- has only what asks for their actions (src/rights.rs): no views, and nothing that reports on all tasks.
 CREATE FUNCTION taskq._rights(part text)
     RETURNS TABLE (kind text, name text)
@@ -3849,7 +3850,7 @@ CREATE FUNCTION taskq._rights(part text)
                     AND p.proname IN ('own_tasks', 'extend_tasks_ownership', 'return_task', 'return_tasks',
                                       'return_and_own_tasks', 'report_status', 'save_step', 'wait_for_work', '_action_channels',
                                       '_look_for_work', '_left_behind'))
-                -- Waiting for others.
+                -- Waiting for others, and what says nothing of tasks.
                 OR (part NOT IN ('inserter', 'narrowed_inserter')
                     AND p.proname IN ('clock', 'shard', 'shard_of', 'task_channel', 'action_channel', 'wait_for_task', 'wait_for_tasks',
                                       '_task_channels', '_num_settled'))
@@ -3875,24 +3876,24 @@ COMMENT ON FUNCTION taskq._rights IS 'internal: the functions and views that a p
 -- Which parts a role has: those whose marker it may call. Rights are dumped with the extension, so this
 -- survives a restore.
 CREATE FUNCTION taskq._is_inserter() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_inserter IS 'internal: a role that may call it was given the part of an inserter';
+COMMENT ON FUNCTION taskq._is_inserter IS 'internal: a role that may call it has the part of an inserter';
 CREATE FUNCTION taskq._is_producer() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_producer IS 'internal: a role that may call it was given the part of a producer';
+COMMENT ON FUNCTION taskq._is_producer IS 'internal: a role that may call it has the part of a producer';
 CREATE FUNCTION taskq._is_worker() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_worker IS 'internal: a role that may call it was given the part of a worker';
+COMMENT ON FUNCTION taskq._is_worker IS 'internal: a role that may call it has the part of a worker';
 CREATE FUNCTION taskq._is_operator() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_operator IS 'internal: a role that may call it was given the part of an operator';
+COMMENT ON FUNCTION taskq._is_operator IS 'internal: a role that may call it has the part of an operator';
 CREATE FUNCTION taskq._is_monitor() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
-COMMENT ON FUNCTION taskq._is_monitor IS 'internal: a role that may call it was given the part of a monitor';
+COMMENT ON FUNCTION taskq._is_monitor IS 'internal: a role that may call it has the part of a monitor';
 CREATE FUNCTION taskq._is_narrowed_inserter() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 COMMENT ON FUNCTION taskq._is_narrowed_inserter IS
-    'internal: a role that may call it was given the part of an inserter for some actions';
+    'internal: a role that may call it has the part of an inserter for some actions';
 CREATE FUNCTION taskq._is_narrowed_producer() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 COMMENT ON FUNCTION taskq._is_narrowed_producer IS
-    'internal: a role that may call it was given the part of a producer for some actions';
+    'internal: a role that may call it has the part of a producer for some actions';
 CREATE FUNCTION taskq._is_narrowed_worker() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 COMMENT ON FUNCTION taskq._is_narrowed_worker IS
-    'internal: a role that may call it was given the part of a worker for some actions';
+    'internal: a role that may call it has the part of a worker for some actions';
 
 -- The actions of narrowed parts. The names of roles are dumped, as with rights; what stands here without the right on
 -- the marker means nothing.
@@ -4031,7 +4032,7 @@ CREATE FUNCTION taskq.grant_inserter(role text, actions text[] = NULL) RETURNS v
     SET search_path = pg_catalog, pg_temp
     AS $$ SELECT taskq._grant_part('inserter', taskq._role(role), actions) $$;
 COMMENT ON FUNCTION taskq.grant_inserter IS
-    'let a role insert tasks, and nothing else; with actions, only with tasks of these';
+    'let a role insert tasks, and nothing else; with actions, only tasks of these';
 
 CREATE FUNCTION taskq.revoke_inserter(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
@@ -4042,7 +4043,7 @@ CREATE FUNCTION taskq.grant_producer(role text, actions text[] = NULL) RETURNS v
     SET search_path = pg_catalog, pg_temp
     AS $$ SELECT taskq._grant_part('producer', taskq._role(role), actions) $$;
 COMMENT ON FUNCTION taskq.grant_producer IS
-    'let a role insert, link, change, cancel, delete and wait for tasks; with actions, only with tasks of these';
+    'let a role insert, link, change, cancel, delete and wait for tasks, for instance; with actions, only with tasks of these';
 
 CREATE FUNCTION taskq.revoke_producer(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
@@ -4053,7 +4054,7 @@ CREATE FUNCTION taskq.grant_worker(role text, actions text[] = NULL) RETURNS voi
     SET search_path = pg_catalog, pg_temp
     AS $$ SELECT taskq._grant_part('worker', taskq._role(role), actions) $$;
 COMMENT ON FUNCTION taskq.grant_worker IS
-    'let a role own, extend and return tasks, and all that a producer may; with actions, only with tasks of these';
+    'let a role perform tasks: own, extend and return them, for instance; and all that a producer may; with actions, only with tasks of these';
 
 CREATE FUNCTION taskq.revoke_worker(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
@@ -4075,14 +4076,14 @@ CREATE FUNCTION taskq.grant_monitor(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
     AS $$ SELECT taskq._grant('monitor', taskq._role(role), true) $$;
 COMMENT ON FUNCTION taskq.grant_monitor IS
-    'let a role look at the views, count, check and wait';
+    'let a role look at the views, count, check and wait, for instance';
 
 CREATE FUNCTION taskq.revoke_monitor(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
     AS $$ SELECT taskq._revoke_part('monitor', taskq._role(role)) $$;
 COMMENT ON FUNCTION taskq.revoke_monitor IS 'take back what grant_monitor gave';
 
--- Whatever ALTER DEFAULT PRIVILEGES has given away while this script ran is taken back, as is what PUBLIC has by itself:
+-- What ALTER DEFAULT PRIVILEGES has given away of these kinds while this script ran is taken back, as is what PUBLIC has by itself:
 -- a role that may read taskq.run can make tokens.
 DO $$
 DECLARE

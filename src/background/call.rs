@@ -29,7 +29,7 @@ const WATCH: Duration = Duration::from_secs(3);
 struct Starts {
     last: Option<Started>,
     not_before: Option<Instant>,
-    /// How long after the next start that comes to nothing.
+    /// How long after the last start there is no other.
     patience: Duration,
 }
 
@@ -81,14 +81,14 @@ pub(crate) fn begin_call() {
 }
 
 /// Has what is due done by a process that commits, if something is `owed`: wakes the one that is there, or starts one if it may. It
-/// waits for nothing. To be called before a sleep, and the answer to be kept for that; the sleep is in the same
-/// subtransaction, and not much longer than a second.
+/// waits for nothing. A call that sleeps asks before, and keeps the answer for the sleep, which is in the same
+/// subtransaction, and as a rule not much longer than a second.
 pub(crate) fn call_if(owed: bool) -> Option<Starting> {
     if !is_wanted() {
         return None;
     }
     if !owed {
-        // So the last one has done its work.
+        // What the last one was started for is done.
         begin_call();
         return None;
     }

@@ -1,8 +1,8 @@
 //! An errand: a small piece of work that a call has done by a process that commits, and waits for.
 //!
-//! What a call changes itself is not seen by others before its transaction ends. Where they have to see it while the call sleeps,
-//! a background process is started for this one piece of work, which is described in a segment of shared memory. It counts among the
-//! background processes that were started by a call, and follows the same rules as a worker: see [`super::trust`].
+//! What a call changes itself is not seen by others before its transaction ends. Where they should see it while the call sleeps, a
+//! background process is started for this one piece of work, if one may be. The work is described in a segment of shared memory.
+//! The process needs a post of the server, as a worker does that was called, and works with the same rights: see [`super::trust`].
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ const ERRAND: &str = "taskq errand";
 /// For how long a call waits for it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How soon a call looks again whether it is done: the server tells it.
+/// How soon a call looks again whether it is done, where the server has not told it before.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Has something done by a process of its own, whose life is `entry`; whether it has come to its end in time. That it has done what

@@ -12,10 +12,11 @@ use crate::pg::clock::{self, Wall};
 use crate::pg::process::{self, Started};
 use crate::pg::wait_event::Sleep;
 
-/// How often the list of databases is read at least, and how soon one is looked after again that wants no worker.
+/// How soon at the latest the list of databases is read again, while the setting is on, and one is looked after that wanted no worker.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// How soon a worker that died after a long life is followed by another, and how late at most if each dies soon.
+/// How soon a worker that died after a long life is followed by another; and how late at most if each dies soon, or none could be
+/// started.
 const SOON: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_secs(60);
 

@@ -1,22 +1,24 @@
 //! A process that commits, and does what is due: the worker of a database.
 //!
 //! **On demand.** A call of a function that sleeps is a part of one statement and can commit nothing before that ends. Where it
-//! finds something due that it can show to no other session, it [calls](call_if) the worker of its database, which is started
-//! as a background process if there is none, and is gone a moment after there is nothing more to do. For this nothing has to be
-//! preloaded.
+//! finds something due that it can show to no other session, it [calls](call_if) the worker of its database. That is started as a
+//! background process if there is none and one may be started, and leaves soon after there is nothing more to do. For this nothing
+//! has to be preloaded.
 //!
 //! **Kept.** With `shared_preload_libraries = 'taskq'` what time makes necessary is done although no call comes. A launcher,
-//! connected to no database, gives each database that has the extension, but for templates, a worker, which stays: unless
-//! `taskq.background_worker` is off there, or the server has no room for one more process. It looks into 128 databases at most.
+//! connected to no database, gives each database that has the extension, allows connections and is no template a worker, which
+//! stays as a rule: unless `taskq.background_worker` is off there, or the server has no room for one more process. It looks into
+//! 128 databases at most.
 //!
 //! Either way it does what is due, one kind after the other in short transactions, and sleeps until more is due, or
 //! for a while.
 //!
-//! **It does not delay other sessions.** It holds no lock on a table and no snapshot while it sleeps. Where the library is
-//! preloaded, it leaves the database for commands that need it exclusively. While it works, DROP EXTENSION waits for it, and not
-//! the other way round: each transaction begins by holding the extension, and gives up soon if it has to wait.
+//! **It hardly delays other sessions.** It holds no lock on a table and no snapshot while it sleeps. Where the library is
+//! preloaded, it leaves the database for commands that want that for themselves, DROP DATABASE for instance. DROP EXTENSION waits
+//! for the transaction in which it works, and it does not wait for that for long: each transaction begins by holding the extension,
+//! and gives up soon if it has to wait.
 //!
-//! **It has the rights of the extension's owner**, and runs only code of the extension and the server: see
+//! **It works with the rights of the extension's owner**, and is to run no code but that of the extension and the server: see
 //! [`trust`].
 
 mod call;
@@ -37,25 +39,25 @@ use crate::pg::{board, process, utility};
 const LAUNCHER: &str = "taskq launcher";
 const WORKER: &str = "taskq worker";
 
-/// The function by which the server finds a worker's life.
+/// The name of the function that is a worker's life.
 const ENTRY: &str = "taskq_worker_main";
 
-/// How long a worker that was asked to end is not sent again.
+/// How long the launcher sends no other worker after one that was asked to end.
 const AWAY_AFTER_END: Duration = Duration::from_secs(1);
 
 pub(crate) use call::{begin_call, call_if, when_to_look};
 
-/// How many workers and errands of all databases may be there because calls have sent for them: a quarter of what the server
+/// How many workers and errands of all databases may be at work because calls have sent for them: a quarter of what the server
 /// has room for, so that parallel queries, logical replication and other extensions keep theirs; but at least one, and at most
 /// eight.
 fn most_called() -> u32 {
     (process::most_workers() / 4).clamp(1, 8)
 }
 
-/// How long a worker stays away from a database that a command wants for itself.
+/// How long a worker stays away, from then on, from a database that a command wants for itself.
 const AWAY: Duration = Duration::from_secs(10);
 
-/// How long that command waits for it to go. Postgres waits for another five seconds.
+/// How long that command waits at most for it to go. Postgres waits for another five seconds at most.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// To be called when the library is loaded.

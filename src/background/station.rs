@@ -1,15 +1,15 @@
 //! How a worker has come to its database, how it is woken, and when it leaves.
 //!
-//! With the library preloaded it is *kept*: the launcher has sent it, shared memory says how to wake it, and it stays. Without,
-//! it was *called*: by a session whose call sleeps, or is in a transaction that may stay open, and has found something due that
-//! it could not show to other sessions ([`super::call_if`]). Then it holds two posts: that of its database, so that there is
+//! With the library preloaded it is *kept*: the launcher has sent it, shared memory says how to wake it, and it stays as a rule.
+//! Without, it was *called*: by a session whose call sleeps, or is in a transaction that may stay open, and has found something due
+//! that it could not show to other sessions ([`super::call_if`]). Then it holds two posts: that of its database, so that this has
 //! one worker; and one of those that the server has for such workers, so that background processes are left for other
 //! extensions. It leaves when there is nothing to do for a moment, for instance, or no call waits any more.
 //!
 //! **No call is lost.** A caller first sets the latches of the database's background processes, then looks whether the post is
 //! taken, and if it is not starts a worker, where it may. A worker that leaves for want of work or of calls first gives up the
-//! post, then looks at its latch, and goes on if it is set. So either the caller finds the post free, or the worker its latch
-//! set.
+//! post, then looks at its latch, and goes on if that is set and the post still free. So either the caller finds the post free, or
+//! the worker its latch set.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl Station {
     }
 
     /// Ends the process if it is to go: it was asked to (by a shutdown, for instance), for a command that wants the
-    /// database for itself, to come back with new settings, or since no call waits for what it does.
+    /// database for itself, since settings have changed, or since no call waits for what it does.
     pub(super) fn leave_if_wanted(&self) {
         let asked = process::asked_to_end();
         if let (Station::Kept(slot), true) = (self, asked) {

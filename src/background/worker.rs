@@ -19,17 +19,17 @@ use crate::store::seal;
 use crate::upkeep::Step;
 use crate::upkeep::steps::{self, KINDS};
 
-/// How long after the beginning of a round that has left nothing to do the next begins at the earliest, so that a stream of things
+/// How long after the beginning of a round the next begins at the earliest, unless more is to be done at once: so a stream of things
 /// that come due does not keep it running.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// For how long it does what is due of one kind, however much that is, before it looks at the others.
+/// For how long it begins steps of one kind, however much is due, before it looks at the others.
 const TURN: Duration = Duration::from_millis(100);
 
-/// How soon it looks again at what is due and could not be done, since another transaction has it.
+/// How soon it looks again at what is due and could not be done, since another transaction has it, for instance.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The longest pause after errors.
+/// The longest pause after errors, and the one where something speaks against the work.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// How long it sleeps at most where transactions can be prepared, since COMMIT PREPARED wakes no process.
@@ -171,7 +171,7 @@ fn next_due(station: &Station, kinds: &[Kind], now: Wall) -> Wall {
         Ok(None) => station.end(WorkerState::Absent),
         Err(_) => now,
     };
-    // What is due already is locked by another transaction, or has failed.
+    // What is due already is locked by another transaction, as a rule, or has failed.
     let due = if due <= now { now + AGAIN } else { due };
     kinds.iter().map(|kind| kind.not_before).filter(|time| *time > now).fold(due, Wall::min)
 }

@@ -52,7 +52,7 @@ impl Refusal {
         Refusal::new("22023", message, format!("The value is {}.", shortened(value)), hint)
     }
 
-    /// `22023`: the same of an argument that is no number or length of time.
+    /// `22023`: an argument that is not valid; `value` says what it is.
     pub(crate) fn not_valid(argument: &str, value: &str, hint: &str) -> Self {
         let message = format!("argument \"{argument}\" is not valid");
         Refusal::new("22023", message, format!("The value is {value}."), hint)
@@ -92,7 +92,7 @@ impl Refusal {
         Refusal::new("54000", what.to_owned(), detail.to_owned(), hint)
     }
 
-    /// `22004`: all arguments that could say what is meant are NULL.
+    /// `22004`: all arguments that could say which tasks are meant are NULL.
     pub(crate) fn nothing_asked_for(argument: &str) -> Self {
         Refusal::new(
             "22004",

@@ -29,7 +29,7 @@ pub(crate) struct Action {
     pub(crate) paused: bool,
     /// The lease of tasks that say nothing about it, where the claim says nothing either.
     pub(crate) max_duration: Option<Interval>,
-    /// The longest that a try of tasks lasts that say nothing about it.
+    /// How long after its grant a try can have a deadline at most, of tasks that say nothing about it.
     pub(crate) max_run_time: Option<Interval>,
     /// How many of its tasks may be in progress; `None`: any number.
     pub(crate) max_concurrency: Option<i32>,

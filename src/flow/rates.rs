@@ -1,6 +1,6 @@
 //! Rate limits that hold over all sessions together: a bucket for each action that has one.
 //!
-//! It is a row that a grant takes with SKIP LOCKED and changes in its own transaction: a rolled-back grant has taken
+//! It is a row that a claim takes with SKIP LOCKED and changes in its own transaction: a rolled-back grant has taken
 //! nothing, and no two grants take the same. A claim that finds it locked skips the action, and does not know what will
 //! be left; a waiting call looks again soon.
 

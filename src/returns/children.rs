@@ -55,10 +55,10 @@ static DEPENDENTS: Statement<&[TaskNo], (TaskNo, TaskNo, i8)> = Statement::new(
 ///
 /// The order within the transaction: the parents' rows are removed (which decides whether the tokens are
 /// good), their ends are stored, the children are inserted with their edges to the dependents, and only then
-/// the dependents are signalled. None of them can be free in between.
+/// the dependents are signalled. So the end of a parent frees none of them in between.
 ///
-/// The dependents that are to wait for the children are locked after the parents, and what the children name
-/// after that: the caller is restartable.
+/// The dependents that are to wait for the children, or are delayed, are locked after the parents, and what the children
+/// name after that: the caller is restartable.
 pub(super) fn settle_with(settling: &[Returned<(&End, &Children)>], now: Time) -> Result<Vec<Code>> {
     if settling.is_empty() {
         return Ok(Vec::new());
@@ -117,7 +117,7 @@ fn blocked_dependents(parents: impl Iterator<Item = TaskNo>) -> HashMap<TaskNo, 
     dependents
 }
 
-/// Adds edges from a child to the dependents of its parent. A dependent that needs the parent to complete
+/// Adds edges from a child to those dependents of its parent that it does not name itself. A dependent that needs the parent to complete
 /// needs the child to complete; one that only needs it to be over, or to fail, needs the child to be over.
 fn wait_for_child(
     child: &mut TaskSpec,

@@ -48,8 +48,8 @@ pub(crate) struct Given {
 
 /// Returns each task that its token is good for. A bad token spoils neither the call nor the others.
 ///
-/// The rows of all that is returned in one of the four ways are removed in the order of their numbers; children, and what suspended
-/// tasks wait for, make the call a restartable one (see `locks::order`).
+/// The rows of all that is returned in one of the four ways are removed in the order of their numbers; children, a delay for
+/// dependents and suspensions make the call a restartable one (see `locks::order`).
 pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
     let children = || returns.iter().filter_map(|(.., ending)| ending.children());
     let suspensions = || returns.iter().filter_map(|(.., ending)| ending.suspension());

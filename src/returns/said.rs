@@ -30,13 +30,13 @@ pub(crate) enum Return {
 pub(crate) struct Said {
     /// A text for people.
     pub(crate) status: Option<String>,
-    /// What the task leaves to its dependents. Not kept of one that is given back.
+    /// What the task leaves to its dependents. Not kept of one that is given back or suspended.
     pub(crate) result: Option<JsonText>,
     /// How long one that goes on later is not granted again.
     pub(crate) retry_after: Option<Interval>,
     /// As they were given: none at all is not the same as no child.
     pub(crate) children: Option<Vec<TaskSpec>>,
-    /// What depends on the task waits for the children, too; of one that is given back, the task itself.
+    /// What depends on the task waits for the children, too; of one that goes on later, the task itself.
     pub(crate) children_block: bool,
     /// How long the children are held back; with them the dependents of a task that settles.
     pub(crate) delay_children: Option<Interval>,
@@ -70,7 +70,7 @@ impl Return {
     /// Checks the arguments of a return against each other.
     pub(crate) fn parse(code: &str, said: Said) -> Result<Self> {
         check_interval("retry_after", said.retry_after)?;
-        // What is probably meant is looked for in what has been refused only: it takes as long as all the rest.
+        // What is probably meant is looked for in what has been refused only: it takes long, beside the rest.
         let code = word("status_code", Some(code), &STATUS_CODES).or_else(|refused| {
             let same = near(code, &STATUS_CODES);
             same.filter(|meant| *meant == "in-progress").ok_or_else(|| match same {

@@ -47,7 +47,7 @@ pub(crate) struct Suspension {
     pub(super) children: Vec<TaskSpec>,
     /// The children are not granted before this is over.
     pub(super) delay_children: Option<Interval>,
-    /// It waits no longer than this.
+    /// It is to wait no longer than this.
     pub(super) wait_at_most: Option<Interval>,
 }
 

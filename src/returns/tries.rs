@@ -1,4 +1,4 @@
-//! What becomes of a task when a try ends without settling it: by its worker, by an operator, or by its deadline.
+//! What becomes of a task when a try of it is given back by its worker, is ended by an operator, or passes its deadline.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::state::Cause;
 use crate::store::attempts;
 use crate::store::live::Live;
 
-/// How a try ends that does not settle its task.
+/// How a try ends that settles its task only if it was the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TryEnd {
     /// Its worker gives the task back.

@@ -62,7 +62,7 @@ pub(super) fn standing_of(task_nos: &[TaskNo], mut see: impl FnMut(Stored)) {
 pub(super) enum Under {
     /// That with which it was first made: the task is not suspended for it. It is in no suspension, or in one for others.
     First,
-    /// The one that it has: the task is suspended for it.
+    /// The one that it has: the task is suspended for it, or was.
     ThatOfSuspension,
 }
 

@@ -1,9 +1,9 @@
 //! Settled tasks start over, completed ones too, and with them what has been built on them.
 //!
 //! These start over: the tasks asked for, and, if that is wanted, every settled task downstream of them, whatever lies in between.
-//! What a suspension has added leads nowhere: it has served a moment of the task that was suspended, not its beginning. Pending
-//! tasks that had counted the end of one that starts over wait for it again, as for one that is retried; a task in progress
-//! has begun with what is being taken back, and is the refusal.
+//! What a task has gone on without leads nowhere; nor does what a suspension has added: it has served a moment of the task that was
+//! suspended, not its beginning. Pending tasks that had counted the end of one that starts over wait for it again, as for one that is
+//! retried; a task in progress has begun with what is being taken back, and is the refusal.
 //!
 //! Without the others, dependents keep what they have counted. Their dependencies stay, and count for none of their waits any more
 //! ([`Counts::KeptAsMet`]): the second end would be counted on top of the first otherwise.
@@ -179,7 +179,7 @@ fn count_no_more(task_nos: &[TaskNo], neighbours: &HashMap<TaskNo, Live>) {
     spent.store();
 }
 
-/// Refuses if one of the tasks has lost others that stay as they are, of which it cannot do without.
+/// Refuses if one of the tasks has lost more of those that stay as they are than it can do without.
 fn refuse_lost(all: &HashSet<TaskNo>, task_nos: &[TaskNo], dropped: &HashMap<TaskNo, i32>) -> Result<()> {
     let mut lost: Vec<(TaskNo, TaskNo)> =
         LOST.query(task_nos).into_iter().map(|(run, after, _)| (run, after)).collect();

@@ -31,7 +31,7 @@ static OPEN: Statement<(TaskNo, WaitNo), TaskNo> = Statement::new(
 );
 
 /// Removes what suspensions have added to the dependencies of a pending task that [`lock_to_rewind`] has seen to. One that is suspended
-/// is free, unless it was given other dependencies meanwhile: then it waits for those, as any task.
+/// is free, unless it waits for dependencies that no suspension has added: then it goes on waiting for those, as any task.
 pub(crate) fn without_suspension(row: &Live, now: Time) {
     let task_no = row.task_no;
     let suspended = row.counter().is_some_and(|counter| counter.since.is_some());

@@ -1,12 +1,12 @@
 //! Tasks for which some of their dependencies suffice (`num_required`), when they or what they depend on starts over.
 //!
-//! **What counts** are the dependencies of the insertion, as they are stored. What suspensions have added counts for its suspension
-//! only. What the task went on without ([`Counts::Dropped`]) is no dependency any more, until the task itself starts over: then it has all of
-//! them again.
+//! **What counts** are the dependencies that no suspension has added, as they are stored. What a suspension has added counts for that
+//! only. What the task went on without ([`Counts::Dropped`]) is no dependency any more, until the task itself starts over: then it has
+//! all of them again.
 //!
 //! **What is gone.** A task that has been granted, or has completed, had as many as it needs. If fewer are met of those that are stored,
-//! and others that it had are not stored any more, these were deleted or replaced, or their retention is over: so many count as met. Any
-//! other task needs its number of what is left.
+//! and others that it had are not stored any more, these were deleted or replaced, or their retention is over, for instance: so many
+//! count as met. Any other task needs its number of what is left.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -25,7 +25,7 @@ use crate::store::{blocked, positions, task};
 pub(super) struct Had {
     /// How many it needs.
     pub(super) required: i32,
-    /// Dependencies of its insertion that are stored, those that it went on without included.
+    /// Dependencies that are stored and that no suspension has added, those that it went on without included.
     stored: i32,
     /// So many that it had are gone.
     pub(super) gone: i32,
@@ -116,8 +116,8 @@ struct Has {
 /// Looks again at tasks that have been freed, and at suspended ones, which had been before: some of their dependencies start over. A
 /// task that has enough without these goes on without them. Otherwise it waits for as many as are missing.
 ///
-/// The rows are the call's. What it reads of their dependencies does not change: such a dependency starts over, and is the call's, or
-/// has settled, and takes the guard of the graph to come back.
+/// The rows are the call's. What it reads of dependencies that have ended does not change: such a dependency starts over, and is the
+/// call's, or it takes the guard of the graph to come back.
 pub(super) fn look_again(
     rows: &[&Live],
     starting_over: &HashSet<TaskNo>,

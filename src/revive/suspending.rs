@@ -47,8 +47,8 @@ pub(super) fn remove(task_nos: &[TaskNo]) -> Vec<Removed> {
     })
 }
 
-/// Removes what these tasks were suspended for and have not got when they are retried: what is open, what was lost, and what is brought
-/// back with them. Each begins anew, and is suspended again if it wants. What it has got it keeps. How many each loses.
+/// Removes what suspensions have added and these tasks have not got when they are retried: what is open, what was lost, and what is
+/// brought back with them. Each begins anew, and is suspended again if it wants. What it has got it keeps. How many each loses.
 pub(super) fn drop_unfinished(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
     let mut dropped: HashMap<TaskNo, i32> = HashMap::new();
     let suspended = with_suspending(task_nos);
@@ -61,7 +61,7 @@ pub(super) fn drop_unfinished(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
     dropped
 }
 
-/// Those of the tasks that have been suspended for something.
+/// Those of the tasks to whose dependencies a suspension has added some.
 fn with_suspending(task_nos: &[TaskNo]) -> Vec<TaskNo> {
     let mut suspended = WITH_SUSPENDING.query(task_nos);
     suspended.sort_unstable();

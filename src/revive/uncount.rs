@@ -111,7 +111,7 @@ pub(crate) enum KeptEnds {
 
 /// Makes live dependents wait again for those of the tasks that had settled, whose ends they had counted, unless they have
 /// enough others. One that is in progress goes on, and the dependency is removed. An end that belongs to a suspension which is
-/// over only stops counting. The tasks come back with `others`, which look after themselves.
+/// over is not waited for again: it stops counting. The tasks come back with `others`, which look after themselves.
 pub(crate) fn uncount(task_nos: &[TaskNo], others: &HashSet<TaskNo>, kept: KeptEnds, now: Time) {
     let mut edges = counted(task_nos, others);
     edges.retain(|edge| kept == KeptEnds::AreTakenBack || !edge.counts.is_kept());

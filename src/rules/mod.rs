@@ -2,8 +2,8 @@
 //! what writes to a table stand, and that the latter stands once, how hooks are called, what has a doc line
 //! ([`documented`]), and what a session may remember ([`variables`]).
 //!
-//! They read the source. What they find wrong they name by file and line; and they count what they have looked at, so
-//! that a search that finds nothing any more fails as well.
+//! They read the source. What they find wrong they name by file, as a rule with its line; and most of them count what they have
+//! looked at, so that a search that finds nothing any more fails as well.
 
 mod documented;
 mod inside;
@@ -13,8 +13,8 @@ mod variables;
 
 use source::{code, files};
 
-/// The modules from the bottom up: each may use those before it, and but for [`ALLOWED`] none behind it. docs/architecture.md
-/// has them with what lives where.
+/// The modules from the bottom up: each may use those before it, and but for [`ALLOWED`] none behind it. (Uses of `pg_test` are not
+/// looked at.) docs/architecture.md has them with what lives where.
 const FLOORS: [&str; 31] = [
     "pg",
     "memory",

@@ -25,7 +25,7 @@ struct Named {
     path: Vec<String>,
 }
 
-/// All uses between the files.
+/// The uses between the files, those of tests aside.
 pub(super) fn uses(files: &[File]) -> Vec<Use> {
     let house = House::new(files);
     let mut found = Vec::new();

@@ -32,7 +32,7 @@ record! {
         pub(super) then_cron: String,
         /// The time zone of what came then.
         pub(super) then_timezone: String,
-        /// From when on that has runs; `None`: the schedule was not set anew.
+        /// From when on that has runs; `None`: the schedule is what it was.
         pub(super) then_from: Option<Time>,
     }
 }

@@ -8,7 +8,7 @@ use chrono::{Datelike, NaiveDate};
 use super::days::{MonthDays, Weekdays, has, with_one_sunday};
 use crate::error::shortened;
 
-/// The names that crontabs have for expressions.
+/// Names that crontabs have for expressions.
 const NICKNAMES: [(&str, &str); 7] = [
     ("@hourly", "0 * * * *"),
     ("@daily", "0 0 * * *"),
@@ -41,7 +41,7 @@ pub(super) struct Fields {
     pub(super) days: Option<MonthDays>,
     /// `None`: any day of the week.
     pub(super) weekdays: Option<Weekdays>,
-    /// The hour is a wildcard, with a step or without.
+    /// The hour has a wildcard, with a step or without.
     pub(super) any_hour: bool,
 }
 
@@ -211,8 +211,8 @@ fn number(text: &str) -> Option<u32> {
     text.bytes().all(|digit| digit.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// `*` and `?` stand for any day, but only as a whole field. Every other field of days, `*/2` for instance, restricts them; and where both
-/// fields of days do, a day that fits one of them will do.
+/// `*` and `?` stand for any day, but only as a whole field. Any other field of days, `*/2` for instance, counts as a restriction; and
+/// where both fields of days have one, a day that fits one of them will do.
 fn is_any(field: &str) -> bool {
     matches!(field, "*" | "?")
 }

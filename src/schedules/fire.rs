@@ -34,16 +34,16 @@ const MOST_RUNS: usize = 1000;
 /// is left stays due.
 const LONGEST: Duration = Duration::from_millis(200);
 
-/// How long the insertion of a run waits for a lock at most, in milliseconds. Which locks a task needs depends on the
-/// options in the schedule (a merge key that another transaction is just making, a unique one, an id, the graph):
-/// they cannot all be tried first.
+/// How long the insertion of runs waits for one lock at most, in milliseconds. Which locks a task needs depends on what its
+/// schedule says of it (a merge key that another transaction is just making, an id, the graph, for instance): they cannot all be
+/// tried first.
 const PATIENCE: i32 = 10;
 
-/// Schedules whose runs would have had to wait for another transaction; this backend tries them again a second later.
+/// Schedules whose runs would have had to wait for another transaction for longer; this backend leaves them alone for a second.
 static PUT_OFF: Memory<Remembered<String, ()>> = Memory::of(Belief::PutOff);
 
-/// Inserts the runs of up to `bound` schedules that are due, as many as there is time for, and those of one at least that
-/// no other transaction keeps from it; returns whether any schedule has gone on.
+/// Inserts the runs of up to `bound` schedules that are due, as many as there is time for, and one run at least that no other
+/// transaction keeps from it; returns whether any schedule has gone on.
 pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
     // Without a check of the caller's parts: the call that happens to fire a schedule has not asked for it.
     rights::without_rights(|| fire_windows(bound, now))
@@ -87,8 +87,8 @@ pub(super) fn catch_up(name: &str, now: Time) {
     });
 }
 
-/// Inserts what is due of one schedule, and sets its next time. A schedule whose run cannot be inserted (a
-/// task that it depends on is gone, say) keeps the reason in `problem` and goes on with its next time. Whether it has gone on.
+/// Inserts what is due of one schedule, and sets its next time. A schedule whose run cannot be inserted (a task that is to
+/// run after it has begun, say) keeps the reason in `problem` and goes on with its next time. Whether it has gone on.
 fn fire(schedule: Due, now: Time, allowance: &Allowance) -> bool {
     let Ok(calendar) = Calendar::parse(&schedule.cron, &schedule.timezone) else {
         schedule::ADVANCE.execute((
@@ -111,7 +111,7 @@ fn fire(schedule: Due, now: Time, allowance: &Allowance) -> bool {
     }
     let (last_at, last_id) = done.last.unzip();
     let left = done.left.unwrap_or(next);
-    // All that was due before it became another one is inserted.
+    // Nothing is left of what was due before it became another one.
     let is_over = schedule.until.is_some_and(|until| left > until);
     let next = if is_over { schedule.next_of_what_came_then() } else { left };
     schedule::ADVANCE.execute((schedule.name, next, last_at, last_id, done.problem, is_over));
@@ -181,7 +181,7 @@ fn insert_all(schedule: &Due, runs: &[Time], now: Time, allowance: &Allowance) -
 }
 
 impl Done {
-    /// Whether it is time to leave this run, the nth, and those that follow, to the next call.
+    /// Whether it is time to leave this run, the nth from 0, and those that follow, to a later call.
     fn has_to_end(&mut self, n: usize, time: Time, allowance: &Allowance) -> bool {
         check_for_interrupts();
         let over = n > 0 && allowance.is_used_up();
@@ -232,7 +232,7 @@ enum Started {
     Busy,
     /// With this id.
     Inserted(String),
-    /// The run before is still there, or this run was inserted already.
+    /// The run before has not settled, or there is a task with the id of this run.
     Skipped,
 }
 
@@ -241,8 +241,7 @@ static ENDED: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT s.task_no FROM taskq.settled s WHERE s.task_no = ANY ($1) FOR KEY SHARE SKIP LOCKED",
 );
 
-/// Whether the stored tasks that a run is linked to can be locked without waiting. They are ours from here
-/// on.
+/// Whether the stored tasks that a run is linked to can be locked without waiting. If so, they are ours from here on.
 fn all_free(spec: &TaskSpec) -> bool {
     let linked = spec.depends_on.iter().chain(&spec.to_signal_after);
     let ids: Vec<&str> = linked.map(|reference| reference.id.as_str()).collect();
@@ -256,7 +255,7 @@ fn all_free(spec: &TaskSpec) -> bool {
 }
 
 /// Whether the live row of a task could be locked without waiting. If the task is ready, claims skip it until this
-/// transaction ends, and are woken then.
+/// transaction ends, and waiting calls are woken then.
 fn is_free(task_no: TaskNo) -> bool {
     // A transaction that finds its counter locked by us leaves the last look at its signals to us.
     touched::look_again(&[task_no], Touch::Locked);
@@ -279,7 +278,7 @@ static FREE: Statement<TaskNo, (i32, Option<i32>)> = Statement::new(
              (SELECT r.action_no FROM r WHERE r.grantable)",
 );
 
-/// Inserts the run of a time; why not, if it is refused. `last` is the run that was inserted before it.
+/// Inserts the run of a time; why not, if it is refused. `last` is the run that this call has inserted before it.
 fn start(
     schedule: &Due,
     time: Time,

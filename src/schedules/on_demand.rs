@@ -11,7 +11,7 @@ use crate::pg::json::JsonText;
 use crate::pg::statement::Statement;
 use crate::store::{numbers, schedule};
 
-/// Held until the run is inserted: runs of one schedule begin one after the other, this one and those that are due.
+/// Held until the transaction ends: runs of one schedule are inserted one after the other, this one and those that are due.
 static LOCK_SCHEDULE: Statement<&str, JsonText> =
     Statement::new(c"SELECT s.task FROM taskq.schedule s WHERE s.name = $1 FOR UPDATE");
 

@@ -25,8 +25,8 @@ pub(crate) struct New<'a> {
     pub(crate) max_backfill: Option<i32>,
 }
 
-/// Sets a schedule; returns when it runs next, nothing if it is paused. One that was there and has other times now keeps what is
-/// due by the old ones, which is inserted first.
+/// Sets a schedule; returns when its next run is due, nothing if it is paused. One that was there and has other times now keeps what
+/// is due by the old ones, which is inserted before what is due by the new ones.
 pub(crate) fn set(new: &New, calendar: &Calendar) -> Result<Option<Time>> {
     let never = || {
         let what = format!("\"{}\", which never comes", shortened(new.cron));

@@ -27,11 +27,11 @@
 //! signals as committed, and has counted them all.
 //!
 //! *Why no transaction waits long.* The one wait is for a sign, and signs are held from a look to the end of the commit that
-//! follows it at once: for as long as a commit takes, and never by a transaction that its client leaves open. A transaction that
+//! follows it at once: for as long as a commit takes, and not by a transaction that its client leaves open. A transaction that
 //! waits has no sign, so no two wait for each other. (The tables that every look reads are locked before. Otherwise a transaction
 //! with a sign could wait for a VACUUM FULL, which waits for a transaction that naps for that sign: a circle that no deadlock
-//! detector sees.) Where many parents of one child are returned at the same time, none of their transactions waits
-//! before the last signal or a loss has been sent; then a transaction waits for those that are past their looks.
+//! detector sees.) Where many parents of one child are returned at the same time, their transactions do not wait
+//! before the last signal or a loss has been sent, as a rule; then a transaction waits for those that are past their looks.
 //!
 //! Should a commit hang (its standby does not answer), a transaction that waits for it gives up after [`PATIENCE`], commits, and
 //! wakes a waiting call that looks. So does, at once, a transaction that finds the server's table of locks full, and one that has
@@ -182,7 +182,7 @@ impl Steps {
     }
 }
 
-/// How many signs a transaction takes at most, one for each counter. The server's table of locks has room for some
+/// For how many counters a transaction takes a sign each. The server's table of locks has room for some
 /// thousands; a transaction that has touched more counters takes the sign that stands for many.
 const MOST_SIGNS: usize = 256;
 

@@ -33,7 +33,7 @@ static LOCK_COUNTERS: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no FOR UPDATE SKIP LOCKED");
 
 thread_local! {
-    /// Up to which task [`some`] has come. Those whose counters are locked for long must not keep it from the others.
+    /// Up to which task [`some`] and [`due`] have come. Those whose counters are locked for long must not keep it from the others.
     static AT: Cell<TaskNo> = const { Cell::new(TaskNo::NONE) };
 }
 
@@ -43,8 +43,8 @@ const MOST_LOOKED_AT: usize = 1000;
 /// How many a call looks at that folds only some of them.
 const FEW: i32 = 200;
 
-/// Folds the deferred signals of up to about `limit` tasks; returns whether it changed anything. What it did not come
-/// to, it comes to the next time it is called in this backend.
+/// Folds the deferred signals of up to about `limit` tasks; returns whether it changed anything. The next call in this
+/// backend goes on behind them.
 pub(crate) fn some(limit: i32, now: Time) -> bool {
     let mut looked_at = 0;
     loop {
@@ -79,8 +79,8 @@ pub(crate) fn first(limit: i32, now: Time) -> bool {
     }
 }
 
-/// Of some tasks with deferred signals, folds those of up to `limit` that nothing more has to be sent to; returns
-/// whether it changed anything. For transactions that stay open: what they count, others have to leave to them.
+/// Of some tasks with deferred signals, folds those of up to `limit` that nothing more has to be sent to, or a loss was sent
+/// to; returns whether it changed anything. For transactions that stay open: what they count, others have to leave to them.
 pub(crate) fn due(limit: usize, now: Time) -> bool {
     let mut due = unsent::look(&go_on(FEW)).all_sent;
     due.truncate(limit);
@@ -107,7 +107,7 @@ pub(crate) fn of(task_nos: &[TaskNo], now: Time) -> bool {
 
 /// Locks tasks that a call is about to end or to change, with the signals counted that were left for them while others, or an
 /// earlier call of this transaction, had their counters: what has ended for a task before the call has it is not undone by what
-/// the call does. `rows` are those that `lock` has locked; it is called again where counting has moved some of them.
+/// the call does. `rows` are those that `lock` has locked; it is called again where counting has changed anything.
 ///
 /// No transaction can leave another signal for a counter that is ours without leaving the count to our last
 /// look.

@@ -43,7 +43,7 @@ pub(crate) fn store_all(endings: &[Ending], now: Time) -> Vec<(TaskNo, Outcome)>
 }
 
 /// Signals the dependents of tasks whose endings are stored, and settles what that ends in turn: tasks
-/// that cannot do without one that was lost abort, spontaneous tasks with nothing left to wait for complete.
+/// that cannot do without one that was lost abort, spontaneous tasks with nothing left to wait for complete if their time has come.
 pub(crate) fn propagate(news: Vec<(TaskNo, Outcome)>, now: Time) {
     if !news.is_empty() {
         propagate_deltas(signal::deltas(&news), now);

@@ -7,7 +7,8 @@ use crate::state::Cause;
 use crate::store::reason::Reason;
 use crate::store::{aside, parked};
 
-/// The tasks that held keys have settled: the endings of those that rode on them, which are theirs.
+/// The tasks that held keys have settled: the endings of those that rode on them, which are theirs. A rider in `run` that another
+/// transaction has locked gets none here: it is made ready again.
 pub(super) fn of_riders(holders: &[Ending]) -> Vec<Ending> {
     let task_nos: Vec<TaskNo> = holders.iter().map(|e| e.task_no).collect();
     merge_keys::release(&task_nos);

@@ -1,6 +1,6 @@
 //! Counting down the tasks that wait.
 //!
-//! **A call that signals waits for no other.** It changes the counters it needs without waiting for a lock, in the order
+//! **Signalling waits for no counter.** It changes the counters it needs without waiting for a lock, in the order
 //! of task numbers; for a counter that another transaction has locked it appends a row to `signal` instead. Those
 //! rows are folded into the counter later (see [`super::fold`]), by a transaction that has locked the
 //! counter *first* and then deletes them with a newer snapshot: whichever of the two commits first, each
@@ -133,7 +133,7 @@ pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
 }
 
 /// Appends the signals of tasks whose counters other transactions have locked. A task that has no counter any more
-/// (it was cancelled, or aborted by an earlier signal) needs none; one that is there by now was not to be had either.
+/// (it was cancelled, or aborted by an earlier signal, for instance) needs none; one that is there by now was not to be had either.
 fn defer(deltas: &Deltas, mut busy: Vec<(TaskNo, WaitNo)>, not_there: &[(TaskNo, WaitNo)]) {
     if !not_there.is_empty() {
         let task_nos: Vec<TaskNo> = not_there.iter().map(|(task_no, _)| *task_no).collect();
@@ -159,7 +159,7 @@ fn defer(deltas: &Deltas, mut busy: Vec<(TaskNo, WaitNo)>, not_there: &[(TaskNo,
     touched::look_again(&busy.iter().map(|(task_no, _)| *task_no).collect::<Vec<_>>(), Touch::LeftSignal);
 }
 
-/// Tasks that wait no more, and for which some of their dependencies suffice, go on without those that are open.
+/// Tasks that wait no more, and for which some of their dependencies suffice, go on without those that are open; suspended ones do not.
 pub(crate) fn go_on_without_open(rows: &mut [Live]) {
     let with_open = rows
         .iter()
@@ -176,7 +176,7 @@ pub(crate) fn go_on_without_open(rows: &mut [Live]) {
 /// Has tasks whose counters are the call's go on without what is open of their dependencies. What was left for them and not counted yet is
 /// counted; those that have lost a dependency by that, with what has become of it.
 ///
-/// To be called before the counters are removed, which forgets what was left for them.
+/// To be called before [`live::remove`](crate::store::live::remove), which forgets what was left for them.
 pub(crate) fn without_open<'a>(rows: impl Iterator<Item = &'a mut Live>) -> HashMap<TaskNo, Delta> {
     let mut rows: HashMap<TaskNo, &mut Live> = rows.map(|row| (row.task_no, row)).collect();
     let mut losses: HashMap<TaskNo, Delta> = HashMap::new();

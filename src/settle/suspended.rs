@@ -33,8 +33,9 @@ pub(crate) fn free_overdue(limit: i32, now: Time) -> usize {
     done.parts.into_iter().sum()
 }
 
-/// Frees tasks whose counters are locked by this transaction. Signals that were left for them count first: what is settled is no reason
-/// to go on without it. An end that comes from here on finds no counter with the number of this wait.
+/// Frees tasks whose counters are locked by this transaction, or aborts them if they have lost a dependency. Signals that were left for
+/// them count first: a task is not to go on without what has settled. An end that comes from here on finds no counter with the number
+/// of this wait.
 fn free(task_nos: &[TaskNo], now: Time) -> usize {
     fold::of(task_nos, now);
     let rows: HashMap<TaskNo, Live> = locks::lock(task_nos, LockStrength::Update);

@@ -1,5 +1,5 @@
-//! Entries that may not run are moved out of the way of waiting calls, which leave them where they are: by a process that commits, and by
-//! a waiting call that has been granted something, and so commits as well.
+//! Entries that may not run are moved out of the way of waiting calls, which leave them where they are: by upkeep in steps, and by a
+//! waiting call that has been granted something, and so ends.
 
 use super::look::look;
 use super::step::Step;

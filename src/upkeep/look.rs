@@ -11,7 +11,7 @@ use crate::wake::lately;
 /// What is due, by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Due {
-    /// A deadline has passed.
+    /// The time of a lease has come.
     pub(super) lease: bool,
     /// Tasks of the actions that were asked about whose time has come.
     pub(crate) tasks: bool,
@@ -19,14 +19,14 @@ pub(crate) struct Due {
     pub(super) signal: bool,
     /// Settled tasks whose retention is over.
     pub(crate) expired: bool,
-    /// A schedule has a run to be inserted.
+    /// The time of a schedule has come.
     pub(super) schedule: bool,
     /// Timers, suspended tasks and such as expire.
     pub(super) by_time: bool,
 }
 
 impl Due {
-    /// Something that changes what there is to claim.
+    /// Something that may change what there is to claim.
     pub(crate) fn any(&self) -> bool {
         self.lease || self.tasks || self.signal || self.schedule || self.by_time
     }

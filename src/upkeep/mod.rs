@@ -1,10 +1,10 @@
-//! What time makes necessary, done in small bounded steps by calls that claim tasks, by the background worker, and by
+//! What time makes necessary, done step by step by calls that claim tasks, by the background worker, and by
 //! `taskq.maintain()` for quiet times. The kinds of it are in [`steps::KINDS`].
 //!
 //! Rows of tasks that others have locked are passed over. Inserting the run of a schedule may wait for a lock, but not for long.
 //! Inside a caller's transaction block, function or larger statement the steps are as small as the claim itself, since what they
 //! touch is hostage to that transaction. A call that waits does none of it before it ends, but for making due tasks ready that it
-//! may be granted: it has what is due done by a process that commits (`background::call_if`).
+//! may be granted: it has the rest done by a process that commits (`background::call_if`), if there can be one.
 
 pub(crate) mod by_time;
 pub(crate) mod due;
@@ -44,7 +44,7 @@ const ENDED_FOR_OTHERS: usize = 100;
 /// What a round of upkeep did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Upkeep {
-    /// It changed something that other sessions should see soon.
+    /// It changed something: there may be other actions, lanes and entries to claim from.
     pub(crate) changed: bool,
     /// A step reached its bound: more may be due.
     pub(crate) more: bool,
@@ -113,7 +113,7 @@ pub(crate) fn tidy_before_commit() {
 }
 
 /// Folds deferred signals, if there are any; returns whether that changed anything. A call whose transaction may stay
-/// open counts for others only what frees a task.
+/// open counts for a task only if nothing more has to be sent to that, or a loss was sent.
 pub(crate) fn fold(now: Time) -> bool {
     if in_transaction_block() { fold::due(STEP as usize, now) } else { fold::some(STEP, now) }
 }

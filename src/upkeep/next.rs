@@ -9,7 +9,7 @@ use crate::schedules;
 use crate::store::by_time as due_by_time;
 use crate::store::low_ends;
 
-/// Leases from $1 to $2: further on there may be many dead entries, of tasks that came back in time. What is before $3 is dead.
+/// Leases from $1 to $2: further on there may be many dead entries, of tasks that came back in time. What is before $3 is passed over.
 static NEXT_LEASE: Statement<(Time, Time, Time), Time> = Statement::new(
     c"SELECT l.deadline FROM taskq.lease l
        WHERE l.deadline > $1 AND l.deadline >= $3 AND l.deadline <= $2
@@ -27,7 +27,8 @@ static NEXT_TASK: Statement<(&[i32], Time, &[Time]), Option<Time>> = Statement::
 /// How far ahead a waiter has to know of deadlines: it does not sleep for longer.
 const AHEAD: Duration = Duration::from_secs(60);
 
-/// When the next deadline passes after this time, or the next run of a schedule or something else is due that no worker asks for.
+/// When the next deadline passes after this time, if that is soon, or the next run of a schedule or something else is due that no
+/// worker asks for.
 pub(crate) fn next_shared(after: Time) -> Option<Time> {
     let now = clock::now();
     let starts = low_ends::starts(&[]);

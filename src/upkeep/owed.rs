@@ -19,7 +19,7 @@ pub(crate) struct Next {
     pub(crate) shared: Option<Time>,
     /// Something is due that a process that commits has to do.
     pub(crate) owed: bool,
-    /// How long a look is not to be repeated that nothing has called for: it has gone past many entries that may not run.
+    /// How long a look is not to be repeated that nothing has called for: it has gone past entries that may not run.
     pub(crate) rest: Duration,
 }
 

@@ -1,5 +1,6 @@
-//! Settled tasks go when their retention is over. That frees and deletes no other task: those that waited for them have counted them
-//! already. What a task was suspended for stays at least until that has ended, too: its results come with each grant.
+//! Settled tasks are removed once their retention is over. That frees and deletes no other task: those that waited for them have
+//! counted their ends, or have signals of them. What a suspension has added to the dependencies of a task is not removed here before
+//! that task has ended: its results come with each grant.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -28,9 +29,9 @@ static EXPIRED: Statement<(Time, i32, Time), (TaskNo, i8)> = Statement::new(sql!
 ));
 
 /// Removes tasks whose retention is over, at the end of a call that was granted so many, and has taken that long: as a rule
-/// faster than they come, so that what is kept does not grow. A call that was granted nothing has time for more: a twentieth
-/// of what it has waited. In a transaction that may stay open they are removed at its end: an insertion that uses an id again
-/// would wait for that.
+/// faster than they come, so that what is kept does not grow. A call that was granted nothing has time for more: a part of
+/// what it has taken. In a transaction that may stay open they are removed right before its commit: an insertion that uses an id
+/// again would wait for its end.
 pub(crate) fn keep_up(granted: usize, took: Duration) {
     let pace = 2 * granted.max(settled::take_noted());
     let mut bound = pace.clamp(STEP as usize, MOST);
@@ -51,7 +52,7 @@ pub(crate) fn keep_up(granted: usize, took: Duration) {
     }
 }
 
-/// For how long a call removes that was granted nothing.
+/// For how long, at least and at most, a call that was granted nothing begins to remove some.
 const LEAST_IDLE: Duration = Duration::from_millis(20);
 const MOST_IDLE: Duration = Duration::from_secs(1);
 
@@ -68,12 +69,12 @@ pub(super) fn sweep_from_low_end(bound: usize, now: Time) -> Swept {
 pub(crate) struct Swept {
     /// How many tasks have gone.
     pub(crate) removed: usize,
-    /// There may be others, and not all of them are locked by other transactions.
+    /// There may be others, and this sweep has removed some.
     pub(crate) more: bool,
 }
 
 /// Removes up to `bound` tasks whose retention is over, from `start` on; more, where the first of them have to stay.
-/// Waits for no lock: a task with a dependency that another transaction is removing is left for later. So that many such
+/// Waits for no lock: a task with a dependency that another transaction has locked is left for later. So that many such
 /// tasks do not stop the others, more of them are read where nothing else has been found.
 pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> Swept {
     let mut most = bound.min(MOST);
@@ -92,8 +93,8 @@ pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> Swept {
     }
 }
 
-/// What tasks that have not ended are, or were, suspended for: they are given its results with each grant. (A transaction that adds
-/// such a dependency from here on would have to hold the row.)
+/// What suspensions have added to the dependencies of tasks that have not ended: these are given its results with each grant. (A
+/// transaction that adds such a dependency from here on would have to hold the row.)
 static NEEDED: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT u.task_no FROM unnest($1) AS u(task_no)
        WHERE EXISTS (SELECT FROM taskq.dependency d

@@ -30,7 +30,7 @@ static DUE_ACTIONS: Statement<Time, i32> = Statement::new(
        WHERE EXISTS (SELECT FROM taskq.scheduled s WHERE s.action_no = a.action_no AND s.due <= $1 OFFSET 0)",
 );
 
-/// A bounded step of one kind. What other transactions hold is left to them. Marks for sealing have to be so old.
+/// A step of one kind. What other transactions hold is left to them, as a rule. A mark for sealing has to be as old as `patience`.
 pub(crate) fn step(kind: &str, patience: Duration, now: Time) -> Result<Step> {
     let until_done = |done| Step { done, more: done };
     Ok(match word("kind", Some(kind), &KINDS)? {
@@ -62,7 +62,7 @@ pub(crate) fn step(kind: &str, patience: Duration, now: Time) -> Result<Step> {
     })
 }
 
-/// Low ends of indexes; of `scheduled`, that of each action. Deferred signals should not be there at all.
+/// Low ends of indexes; of `scheduled`, that of each action. As a rule there are no deferred signals.
 static NEXT_OF_ALL: Statement<(Time, Time), Option<Time>> = Statement::new(
     c"WITH RECURSIVE actions AS (
         (SELECT s.action_no, s.due FROM taskq.scheduled s ORDER BY s.action_no, s.due LIMIT 1)

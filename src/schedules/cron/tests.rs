@@ -11,8 +11,8 @@ fn at(text: &str) -> Time {
     Time(utc.timestamp_micros() - POSTGRES_EPOCH)
 }
 
-/// The same expression, read by a library: its own words for what it reads wrongly (names in other fields, `7L`, elements that are
-/// empty) are in no test that goes by it.
+/// The same expression, read by a library. What that reads in another way (names in other fields, `7L`, elements that are empty)
+/// is in no test that goes by it.
 fn other(expression: &str) -> croner::Cron {
     let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
     parser.parse(expression).unwrap_or_else(|e| panic!("{expression}: {e}"))

@@ -31,14 +31,14 @@ pub(super) struct Done {
     pub(super) removed: bool,
     /// How much of the bound that was.
     pub(super) count: usize,
-    /// There was more than the bound.
+    /// There was more than the bound, or than there was time for.
     pub(super) left: bool,
 }
 
 /// How soon a task that another transaction has locked is looked at again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Ends the tries under these leases, which go: up to `bound` of them, of which a large one counts for several. What others
+/// Ends the tries under these leases, which go: up to about `bound` of them, of which a large one counts for several. What others
 /// have taken does not count, they look after it. Tasks that are locked get a lease of a second more: they would be left
 /// without one if that lock came to nothing.
 pub(super) fn all(passed: Vec<Elapsed>, bound: usize, now: Time) -> Done {
@@ -84,7 +84,7 @@ struct Ended {
 }
 
 /// Ends the tries of up to `most` of the tasks: of those that are still overdue and not locked by another transaction. Each is
-/// locked in the subtransaction in which its try is ended.
+/// locked in the subtransaction in which its try is ended, if there is one for that.
 fn end_of(held: &[(TaskNo, Nonce)], most: usize, now: Time) -> Ended {
     let number = Cell::new(0);
     let done = contradiction::leaving(
@@ -101,7 +101,7 @@ fn end_of(held: &[(TaskNo, Nonce)], most: usize, now: Time) -> Ended {
     Ended { ours: done.parts.into_iter().flatten().collect(), left: done.left.into_iter().collect() }
 }
 
-/// How many tries are ended at once by a call that is to be short. Few at first: what depends on one that aborts is a part of
+/// How many tries are ended at a time by a call that is to be short. Few at first: what depends on one that aborts is a part of
 /// its end, however much that is.
 const FIRST_PIECE: usize = 10;
 const PIECE: usize = 200;
@@ -163,7 +163,7 @@ fn leave<'a>(gone: impl Iterator<Item = &'a Elapsed>, left: &HashSet<TaskNo>, no
     }
 }
 
-/// Those that were set aside are ready again.
+/// Looks again at those that were set aside; whether any is ready again.
 fn look_again(aside: &[(TaskNo, Nonce)]) -> bool {
     !aside.is_empty() && aside::look_again(aside)
 }

@@ -37,7 +37,8 @@ static LOCK_PARKED: Statement<&[TaskNo], TaskNo> =
 /// How often those that cannot be locked are skipped, before all are left alone.
 const ROUNDS: usize = 3;
 
-/// Locks those of the overdue holders of keys whose rows, keys and riders no other transaction has locked.
+/// Locks those of the overdue holders of keys whose rows and keys, with what is parked under these or rides, no other transaction has
+/// locked.
 pub(super) fn lock(mut task_nos: Vec<TaskNo>, now: Time) -> Vec<Live> {
     for _ in 0..ROUNDS {
         if task_nos.is_empty() {

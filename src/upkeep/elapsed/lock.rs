@@ -11,8 +11,8 @@ use crate::store::live::Live;
 use crate::store::live_row::InRun;
 use crate::token::{Nonce, in_pieces};
 
-/// Locks those of the tasks that are still overdue and not locked by another transaction, up to `most` of them, with all
-/// that the end of their tries concerns.
+/// Locks those of the tasks that are still overdue and not locked by another transaction, up to `most` of them, with the merge
+/// keys that they hold, and what is parked under these or rides.
 pub(super) fn lock(held: &[(TaskNo, Nonce)], most: usize, now: Time) -> Vec<Live> {
     let (mut keyed, mut locked): (Vec<TaskNo>, Vec<Live>) = (Vec::new(), Vec::new());
     for (task_nos, nonces) in in_pieces(held.iter().copied()) {
@@ -53,6 +53,6 @@ fn lock_linked(task_nos: &[TaskNo], nonces: &[Nonce], free: &[Live], most: usize
     }
     let going_on: Vec<TaskNo> = going_on.iter().map(|live| live.task_no).collect();
     let locked = LOCK_OVERDUE_STAYING.map((going_on, nonces, now), |InRun(live)| live);
-    // The number of tries may have been changed meanwhile.
+    // What limits their tries may have changed meanwhile.
     tries::timed_out(locked).0
 }

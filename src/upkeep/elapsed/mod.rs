@@ -1,8 +1,8 @@
 //! Leases whose time has come.
 //!
-//! A task whose deadline has passed goes to the end of its priority *with its token*: a late return still succeeds as long as
-//! that token is the last one granted, and the task does not ride on another one with its merge key. If that was its last try,
-//! or the last deadline that it may miss, it is aborted instead.
+//! A task whose deadline has passed goes to the end of its priority *with its token*: a late return still succeeds, unless that
+//! token is void by then, as after another grant, or because the task rides on another one with its merge key. If that was its last
+//! try, or the last deadline that it may miss, it is aborted instead.
 //!
 //! Nothing is waited for. A task whose row another transaction has locked just now against its end, and one whose merge key or
 //! riders are locked, are looked at again later.
@@ -32,7 +32,7 @@ pub(crate) struct Looked {
     pub(crate) removed: bool,
     /// There may be more.
     pub(crate) more: bool,
-    /// Tasks of other actions than the call's are overdue.
+    /// Tasks of other actions than the call's are overdue, or were set aside until now.
     pub(crate) of_others: bool,
 }
 
@@ -62,7 +62,7 @@ impl Looked {
 }
 
 /// Looks after leases that have passed, earliest first, whosever they are: up to `bound` of them, or ten times as many tasks.
-/// Those that no task needs any more do not count, nor does what others have locked: it is passed over.
+/// Those that no task needs any more do not count, nor do those that others have locked: they are passed over.
 pub(crate) fn look_after_all(bound: usize, now: Time) -> Looked {
     let mut looked = Looked::default();
     let mut count = 0;

@@ -22,7 +22,7 @@ pub(crate) struct Caller<'a> {
     pub(crate) others: usize,
 }
 
-/// So many windows are looked at each time by a call for whose actions there is nothing in them.
+/// A call that finds nothing for its actions in more windows than this remembers where it has come to.
 const FEW_WINDOWS: usize = 2;
 
 /// Looks after leases that have passed, from the deadline `start` on.

@@ -20,7 +20,7 @@ fn a_nightly_job_in_the_repeated_hour_of_autumn_runs_once() {
     );
 }
 
-/// What the clocks of these zones show in the days around a change, in which `expression` runs.
+/// What the clock of a zone shows when `expression` runs, for so many days.
 fn shown(expression: &str, zone: &str, from: &str, days: i64) -> Vec<String> {
     let calendar = Calendar::parse(expression, zone).unwrap_or_else(|(_, e)| panic!("{e:?}"));
     let mut time = at(from);
@@ -73,7 +73,7 @@ fn what_has_any_hour_goes_by_real_time() {
     assert_eq!(autumn("30 0-23 * * *").len(), 23, "fixed hours");
 }
 
-/// Each zone changes its clocks by an hour, by half of one, at midnight, by a day, back or forward.
+/// Zones, and days before they change their clocks: by an hour, by half of one, at midnight, by a day; back or forward.
 const CHANGES: [(&str, &str); 8] = [
     ("Europe/Berlin", "2030-03-29T00:00:00Z"),
     ("Europe/Berlin", "2030-10-25T00:00:00Z"),

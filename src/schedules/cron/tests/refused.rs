@@ -9,7 +9,7 @@ fn what_cannot_be_read_is_refused_by_argument() {
     assert_eq!(Calendar::parse("* * * * *", "Mars/Olympus").err().map(|e| e.0), Some("timezone"));
 }
 
-/// Each of these ran at times that its author did not mean, or never.
+/// Each with a part of what is said of it, and of the hint.
 #[test]
 fn what_has_no_clear_meaning_is_refused_with_a_hint() {
     for (expression, says, hint) in [
