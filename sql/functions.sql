@@ -565,7 +565,7 @@ CREATE FUNCTION taskq.graph(task_id text, format text = 'text', max_tasks intege
     SET search_path = pg_catalog, pg_temp
     AS 'MODULE_PATHNAME', 'taskq_graph_wrapper';
 COMMENT ON FUNCTION taskq.graph IS
-    'a task with what it is connected to, or the tasks of a group, max_tasks at most, as dot, mermaid or text';
+    'a task with all that it depends on and that depends on it, or the tasks of a group, max_tasks at most, as dot, mermaid or text';
 
 -- A report, not a step of the queue: what counts is planned anew at each call, and may read whole tables that are not large.
 CREATE FUNCTION taskq.metrics(kept boolean = true)
