@@ -34,13 +34,14 @@ use crate::token::{Nonce, Token, in_pieces};
 use crate::upkeep::Next;
 use crate::wake;
 
-/// For how many tasks a call registers: the server's table of locks has room for some for each connection.
+/// For how many tasks a call registers at most: the server's table of locks has room for some for each connection.
 const MOST_CHANNELS: usize = 16;
 
 /// How often a call looks that holds more.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// So long before a deadline passes the call comes back, or a quarter of what is left when it begins, if that is less.
+/// So long before a deadline passes that can still be moved the call comes back, or a quarter of what is left when it begins, if
+/// that is less.
 const BEFORE: Duration = Duration::from_secs(1);
 
 record! {

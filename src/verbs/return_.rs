@@ -112,7 +112,7 @@ fn taskq_return_tasks_json(returns: Option<AnyElement>) -> Outcomes {
 /// What a call returns, read and checked.
 pub(super) struct Returning {
     returns: Vec<Entry>,
-    /// For each of them its token, and for how long its workgroup is held back.
+    /// For each of them its token, and for how long its workgroup is held back; empty where none is.
     delays: Vec<(Option<Uuid>, Option<Interval>)>,
     idle: Idle,
 }

@@ -264,7 +264,7 @@ static KNOWN: Statement<&str, bool> = Statement::new(
           OR EXISTS (SELECT FROM taskq.action a WHERE a.name = $1 AND NOT a.forgotten)",
 );
 
-/// Wakes all who wait for tasks of an action: what holds them back has changed.
+/// Has all calls that wait for tasks of an action look again: what holds these back may have changed.
 fn wake_all(name: &str) {
     for action_no in actions::numbers(&[name.to_owned()]) {
         wake::ready_for_all(action_no);

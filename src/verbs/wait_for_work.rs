@@ -49,14 +49,14 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
         waiter.before_look();
         let mut look = look(&mut waiter, &names);
         if session::has_transaction_id() {
-            // Others had something in their hands, or it is ready: a sleeping call keeps no id.
+            // The look has changed something, and is undone: a sleeping call keeps no id.
             wake::stay_registered(|| call.leave_transaction("wait_for_work"));
         }
         if !look.ready && waiter.sleep(look.next) {
             continue;
         }
         if !look.ready && look.next.owed {
-            // The time is up: what is due is done as by a call that does not wait, and committed.
+            // The time is up: some of what is due is done, as by a call that does not wait, and committed.
             look.ready = LOOK_FOR_WORK.first((names.clone(), true)).is_some_and(|(ready, ..)| ready);
             wake::stay_registered(|| call.leave_transaction("wait_for_work"));
         }

@@ -81,7 +81,7 @@ fn count(number: i64, of: &str) -> String {
     format!("{number} {of}{}", if number == 1 { "" } else { "s" })
 }
 
-/// How many sessions, role, application, actions; what they wait for if these are not known; and since when.
+/// How many sessions, role, application, actions; what they wait for if no actions are known; and for how long the first of them.
 static ASLEEP: Statement<(), (i64, String, String, Vec<String>, String, String)> = Statement::planned_each_time(
     c"SELECT pg_catalog.count(*), COALESCE(w.role, ''), COALESCE(w.application_name, ''), COALESCE(w.actions[1:11], '{}'), w.else_for,
              COALESCE(taskq._age(pg_catalog.clock_timestamp() - pg_catalog.min(w.asleep_since)), '')
