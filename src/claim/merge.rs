@@ -1,4 +1,4 @@
-//! Merge by key: of the tasks that share a key, an action and a group only one runs at a time, and those that were ready
+//! Merge by key: of the tasks that share a key, an action and a group only one runs at a time, and as a rule those that were ready
 //! when it was granted ride on it and share its end, if it settles.
 //!
 //! Keys and their holders are in [`merge_key`], riders in [`riders`]: those are parked or set aside under the holder,

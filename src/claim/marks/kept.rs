@@ -11,10 +11,10 @@ use crate::pg::clock::Wall;
 use crate::store::decided::{Decided, Look, Standing};
 use crate::store::run;
 
-/// How many priorities of an action have marks; of more, those that tasks were granted of last.
+/// How many priorities of an action have marks at most; of more, those that tasks were granted of last.
 const MOST_PRIORITIES: usize = 8;
 
-/// Of how many actions marks are kept, and looked after in one call.
+/// Of how many actions marks are kept at most, and looked after in one call.
 pub(super) const MOST_ACTIONS: usize = 256;
 
 /// The marks of some actions, in columns.

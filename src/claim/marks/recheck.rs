@@ -33,7 +33,7 @@ pub(super) struct Recheck {
     began: Wall,
     /// Actions and priorities whose marks are still to be walked to; the last one first.
     left: Vec<(i32, i32)>,
-    /// To where the first of them is walked.
+    /// To where the one that is next is walked.
     from: Position,
     /// How many positions the next part has.
     width: usize,
@@ -80,7 +80,7 @@ impl Recheck {
                 }
             }
             (Some(_), Walked::TooMuch) => self.width = (self.width / 4).max(1),
-            // Another priority has taken its place.
+            // It has lost its place to others.
             (None, _) => self.next(),
         }
     }

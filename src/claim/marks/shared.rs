@@ -16,7 +16,7 @@ use crate::pg::table::look;
 use crate::store::low_mark::{self, LowMark};
 use crate::store::numbers;
 
-/// How many positions a mark moves until it is worth writing down: so many entries a new backend walks over in a millisecond.
+/// How many positions a mark moves until it is worth writing down: so many entries a new backend walks over in about a millisecond.
 const FAR: usize = 4_096;
 
 /// How soon a backend without marks of an action asks again whether others have some.
