@@ -23,7 +23,7 @@ pub(super) struct Winner {
     pub(super) element: usize,
     /// The stored tasks whose places it takes.
     pub(super) replaced: Vec<Holder>,
-    /// The stored task with this key that it runs after: one that had begun.
+    /// The stored task with this key that it comes after: one that had begun.
     pub(super) behind: Option<Holder>,
     /// It is not granted before the end of the period of that task.
     pub(super) not_before: Option<Time>,
@@ -126,7 +126,7 @@ fn in_place_of(holder: &Holder, element: usize, task: &NewTask, known: &Known, c
 }
 
 impl Winner {
-    /// One that finds no other task with its key.
+    /// One that takes no other task's place, and comes after none.
     fn of(element: usize, now: Time) -> Self {
         Winner { element, replaced: Vec::new(), behind: None, not_before: None, since: now }
     }

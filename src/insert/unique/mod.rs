@@ -12,8 +12,8 @@
 //! began is an error (40001) and not a wrong answer.
 //!
 //! **What is replaced, followed or relied upon is locked** with everything else that the call names, in the
-//! global order (`locks`), and read again. A claim may have granted it meanwhile; then the new task
-//! comes after it. A task is *relied upon* if the new one is not inserted because that one waits: it must not
+//! global order (`locks`), and read again. A claim may have granted it meanwhile; then it is decided by
+//! that. A task is *relied upon* if the new one is not inserted because that one waits: it must not
 //! begin before this transaction, which may have changed what it works on, has committed.
 //!
 //! A call that removes a task removes the row that points to it, with SKIP LOCKED, and so does not wait for an
@@ -49,7 +49,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Locks the keys of the call's tasks and looks who holds them.
+    /// Locks the keys of the call's tasks and looks which tasks hold them.
     pub(super) fn lock(tasks: &[NewTask], now: Time) -> Self {
         let mut open: BTreeMap<Key, Known> = BTreeMap::new();
         for task in tasks {
