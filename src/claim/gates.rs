@@ -7,7 +7,8 @@
 //! reason (a group, a workgroup, a key: the [turnstile] of the first two, the rows of a group and a key). The call that resumes the
 //! group or brings the workgroup forward, and the transaction that settles or gives back the key's holder, take that lock first:
 //! either they wait for the claim and then see what it has moved, or the lock is not to be had for the claim, or the reason is
-//! gone. Where that of a group or workgroup is not to be had the claim does not wait: the entry is held back for a second. (That of a key is had by then.)
+//! gone. Where that of a group or workgroup is not to be had the claim does not wait: the entry is held back for a second.
+//! (That of a key is had by then.)
 //!
 //! **Nothing is waited for.** A claim has its entries locked, so that no other transaction grants or settles them, but
 //! others may still add dependencies on them, and hold them for that. What is to be removed is locked against these,

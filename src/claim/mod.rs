@@ -1,8 +1,8 @@
 //! Claiming: which entries a call is granted.
 //!
-//! **No grant waits for a row, and no task is granted to two calls at once.** An entry is changed where the look has found it, or skipped if
-//! another transaction has it or has changed it since ([`take`]). A look may grant fewer for that although more is
-//! there, and then the claim tries again for a while.
+//! **No grant waits for a row, and no task is granted to two calls at once.** An entry is changed where the look has
+//! found it, or skipped if another transaction has it or has changed it since ([`take`]). A look may grant fewer for that
+//! although more is there, and then the claim tries again for a while.
 //!
 //! A claim begins at its [`marks`], before which there is nothing to be granted.
 //!

@@ -26,7 +26,7 @@ fn taskq_cancel_tasks(
     })
 }
 
-/// Walks what is not settled, in the order of the tasks' numbers.
+/// Reads what is not settled; what matches comes in the order of the tasks' numbers.
 static MATCHING: Statement<(&[&str], &[&str], &[&str], &str, i32), TaskNo> =
     Statement::planned_each_time(sql!(
         "SELECT t.task_no

@@ -3,7 +3,7 @@
 //!
 //! A filter is asked once, before anything is locked (that of an `update_tasks` with ids once more, under the locks). What it finds
 //! are numbers, and each is that of one task for ever: the caller's part is checked against these, these are locked, and the call
-//! goes by these. What would match by then and was not found is none of the call's.
+//! goes by these. What would match by then and was not found is not looked for.
 
 use pgrx::datum::TimestampWithTimeZone;
 

@@ -1,4 +1,4 @@
-//! Groups: pausing, resuming, cancelling, deleting, retrying and resetting all tasks of one.
+//! Groups: pausing, resuming, cancelling, deleting, retrying and resetting the tasks of one.
 
 use std::collections::{HashMap, HashSet};
 
@@ -221,11 +221,11 @@ fn dependencies_of(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
     number
 }
 
-/// Back to the start: tokens are revoked, tries and results forgotten. If the group has seed tasks, the
+/// Back to the start: tokens are revoked, and what tries have left is forgotten. If the group has seed tasks, the
 /// others are deleted. Returns how many tasks the group had.
 ///
 /// Live dependents outside the group that had counted the end of one of those that stay wait for it again, unless they have
-/// enough others (`num_required`). One that is in progress goes on, without that dependency.
+/// enough others (`num_required`), or the dependency belongs to a suspension that is over. One that is in progress goes on, without that dependency.
 fn reset(group: &str, now: Time) -> Result<i64> {
     guard();
     let (all, _) = hold(group);

@@ -2,8 +2,8 @@
 //!
 //! **It holds no row while it sleeps.** Its looks give up their locks at once, and it has written nothing: otherwise a cancel
 //! would have to wait for the row of the task, and the call could not be woken by it. So the extension that comes before the
-//! sleep is made by a process that commits ([`errand`]); where there is none, none is made, and the call comes back before the
-//! first deadline would pass.
+//! sleep is made by a process that commits ([`errand`]); where there is none, or the caller has begun a transaction
+//! block, none is made, and the call comes back before the first deadline that can be moved would pass.
 //!
 //! **It is woken by an end.** A change that makes a token void is noted for the task ([`wake::let_go`], [`wake::settled`]), and its
 //! commit, where that calls back, wakes the calls that are registered for that; a commit between a look and the sleep finds the

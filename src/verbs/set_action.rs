@@ -109,7 +109,7 @@ struct Settings<'a> {
 }
 
 impl Settings<'_> {
-    /// Checks each by itself.
+    /// Checks what can be wrong with each by itself.
     fn check(&self) -> Result<()> {
         for (argument, value, least, most) in [
             ("max_tries", self.max_tries, 1, i32::MAX),

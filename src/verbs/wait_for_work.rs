@@ -49,7 +49,7 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
         waiter.before_look();
         let mut look = look(&mut waiter, &names);
         if session::has_transaction_id() {
-            // The look has changed something, and is undone: a sleeping call keeps no id.
+            // The look has locked or changed something, which is undone: a sleeping call keeps no id.
             wake::stay_registered(|| call.leave_transaction("wait_for_work"));
         }
         if !look.ready && waiter.sleep(look.next) {
@@ -113,7 +113,8 @@ fn permitted(names: Vec<Option<String>>) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// `taskq._look_for_work(actions text[], keep_up boolean) -> TABLE (ready boolean, owed boolean, due timestamptz, shared timestamptz, rest bigint)`: whether
+/// `taskq._look_for_work(actions text[], keep_up boolean) ->
+/// TABLE (ready boolean, owed boolean, due timestamptz, shared timestamptz, rest bigint)`: whether
 /// own_tasks would be granted a task; else what is left for others, and until when. `keep_up`: some of what is due is done first.
 #[pg_extern(sql = "")]
 fn taskq_look_for_work(names: Vec<Option<String>>, keep_up: bool) -> Rows<Found> {

@@ -90,7 +90,8 @@ impl Waiter {
     /// meant for another waiting call (see [`wake::pass_on`]).
     ///
     /// A call that waits for tasks, and has slept, asks here what is owed a process, since its look does not. To ask, it may have to
-    /// wait for a lock on a table, and Postgres resets the latch while it does: between the look and the sleep, a wake-up would be lost by that.
+    /// wait for a lock on a table, and Postgres resets the latch while it does: between the look and the sleep, a wake-up would be
+    /// lost by that.
     pub(crate) fn before_look(&mut self) {
         if self.names.is_none() && self.slept {
             self.owed = upkeep::owed();
@@ -142,7 +143,7 @@ impl Waiter {
         }
         let next = if self.names.is_some() { next } else { Next { due: next.due, ..self.owed } };
         let _starting = background::call_if(next.owed);
-        // The process may end before it comes to it, of whatever.
+        // The process may end, for any reason, before it comes to that.
         let again = next.owed.then(|| Instant::now() + OVERDUE_LOOK.max(next.rest));
         let due = next.due.into_iter().chain(next.shared.map(background::when_to_look)).min();
         loop {

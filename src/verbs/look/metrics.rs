@@ -1,7 +1,7 @@
 //! `metrics`: the numbers of the moment as OpenMetrics text; `metrics_rows`: the same as rows.
 //!
 //! One statement counts, with one snapshot: each table of what is alive is read, from end to end as long as it is
-//! small and else in part (`sql/estimates.sql`); what has settled is in tallies, but for the latest. Two small ones besides ask what is
+//! small and else in part (`sql/estimates.sql`); what has settled is summed up in tallies, but for the latest. Two small ones besides ask what is
 //! set for the actions, and how old the oldest ready tasks are.
 //! The exposition format of the text (escaping, suffixes, `# EOF`) is left to `prometheus-client`.
 
@@ -51,7 +51,7 @@ record! {
 }
 
 /// What is counted: the kind of number, the number of the action if it is one of each (of `waiters` the kind of channel), a text, the
-/// number, and of what is alive the first task that it is about. `task` is not read as a whole.
+/// number, and of what is alive the first task that it is about, where there is one. `task` is not read as a whole.
 /// Planned anew at each call: what groups best is another plan as the tables grow.
 static COUNT: Statement<(Time, bool, i32), Count> = Statement::planned_each_time(
     c"WITH live AS MATERIALIZED (SELECT * FROM taskq._about()),
