@@ -33,7 +33,7 @@ const FIRST_MOVE: usize = 1_000;
 /// and what is looked at is held in memory.
 const MOST_IN_A_ROUND: usize = 10_000;
 
-/// How many it looks at, at most, for one that it may take.
+/// How many a round looks at, at most, where those that the one before has looked at were not to be tried.
 const MOST_ASKED: usize = 50_000;
 
 /// Grants what the limits allow, as far as there is room.

@@ -60,7 +60,7 @@ pub(crate) struct TaskSpec {
     pub(crate) backoff: Option<JsonText>,
     /// The workgroup that can hold it back.
     pub(crate) workgroup: Option<String>,
-    /// Of the tasks of one action and group with this key one runs, for all.
+    /// Of the tasks of one action and group with this key one runs at a time, as a rule for all that are ready when it is granted.
     pub(crate) merge_key: Option<String>,
     /// It survives a reset of its group.
     pub(crate) seed: bool,

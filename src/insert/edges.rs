@@ -94,8 +94,8 @@ pub(crate) fn store(set: &EdgeSet, live: &HashMap<TaskNo, Live>) {
     dependency::insert(edges.into_iter().map(|edge| (*edge, next_wait(live.get(&edge.run)))), false);
 }
 
-/// In which of its waits a task is, or will be if it comes to wait for new dependencies. One that needs all of them waits for none
-/// of those that it had by then: no end is on its way to its first wait.
+/// In which of its waits a task is, or will be if it comes to wait for new dependencies: in the first, if it waits for nothing now.
+/// One that needs all of its dependencies has then counted the ends of those that it had: none is on its way to that wait.
 pub(crate) fn next_wait(row: Option<&Live>) -> WaitNo {
     row.and_then(Live::counter).map_or(FIRST_WAIT, |counter| counter.wait_no)
 }

@@ -273,7 +273,7 @@ fn make_place(tasks: &mut Tasks, keys: &unique::Keys, stored: &mut Stored) -> Re
 /// of those that it has inserted.
 ///
 /// A call that inserts the id of a task that is being removed waits for the end of that, as for an insertion. So a removed id is
-/// taken like a new one; and once the first is taken, this call waits for no other, whatever their order.
+/// taken like a new one; and once the first is taken, this call as a rule waits for no other, whatever their order.
 fn insert_the_new(tasks: &Tasks, old: &HashSet<&str>) -> HashSet<TaskNo> {
     let new: Vec<&NewTask> = tasks.new.iter().filter(|task| !old.contains(task.id.as_str())).collect();
     if new.is_empty() || new.len() == tasks.new.len() {

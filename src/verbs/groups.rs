@@ -225,7 +225,8 @@ fn dependencies_of(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
 /// others are deleted. Returns how many tasks the group had.
 ///
 /// Live dependents outside the group that had counted the end of one of those that stay wait for it again, unless they have
-/// enough others (`num_required`), or the dependency belongs to a suspension that is over. One that is in progress goes on, without that dependency.
+/// enough others (`num_required`), or the dependency belongs to a suspension that is over. One that is in progress goes on,
+/// without that dependency.
 fn reset(group: &str, now: Time) -> Result<i64> {
     guard();
     let (all, _) = hold(group);

@@ -196,8 +196,8 @@ impl Marks {
         }
     }
 
-    /// A task of this action and priority was granted: it has a mark from now on. Where there are too many, others lose
-    /// theirs.
+    /// A task of this action and priority was granted, or a mark of theirs is taken over: they have one from now on. Where there are
+    /// too many, others lose theirs.
     pub(super) fn learn(&mut self, action_no: i32, priority: i32) {
         self.grants += 1;
         if !self.marks.contains_key(&action_no) && self.marks.len() >= MOST_ACTIONS {
