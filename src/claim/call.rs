@@ -28,7 +28,7 @@ pub(crate) struct Request {
     pub(crate) max_duration: Option<Interval>,
     /// Which entries it takes.
     pub(crate) taking: Taking,
-    /// Whether it only wants to know: what it is granted is rolled back, and nothing is to be left of it.
+    /// Whether it only wants to know: what it is granted is rolled back.
     pub(crate) trial: bool,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Grant {
     pub(super) dependencies: i32,
     /// It has a group, a workgroup or a merge key, so the gates are asked before the grant stands.
     pub(super) gated: bool,
-    /// Its deadline had passed, and the actor that had it may still return it.
+    /// Its deadline had passed, and the actor that had it could still return it.
     pub(super) overdue: bool,
     /// Its group, for the gates; `None`: it has none.
     pub(super) group_id: Option<String>,

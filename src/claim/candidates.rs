@@ -32,8 +32,8 @@ fn peek(action_nos: &[i32], depth: i32) -> Vec<Candidate> {
     })
 }
 
-/// The next candidates in the order of all actions together: `wanted` of them, if there are so many that are not in `passed`,
-/// where each has its lane. Where an action takes turns, the oldest of those that it would have taken stands for it. Lanes
+/// The next candidates in the order of all actions together: `wanted` of them at most, but for those in `passed`, where each has its
+/// lane. Where an action takes turns, the oldest of those that it would have taken stands for it. Lanes
 /// are read by one statement after the other, so a task whose priority is changed meanwhile may be met twice: it is a
 /// candidate where it was met first.
 pub(super) fn next(

@@ -3,17 +3,18 @@
 //! later claims, and comes back, at a new position, when the reason ends, unless it has ended by then. One that belongs into the
 //! lane of its group goes there, to be granted with the slots that its limits ask for.
 //!
-//! **Nothing is stranded.** An entry is moved only under a lock that stands for the reason (a group, a workgroup, a key:
-//! the [turnstile] of the first two, the rows of a group and a key). The call that resumes the group or brings the workgroup
-//! forward, and the transaction that settles or gives back the key's holder, take that lock first: either they wait for the claim
-//! and then see what it has moved, or the lock is not to be had for the claim, or the reason is gone. Where that of a
-//! group or workgroup is not to be had the claim does not wait: the entry is held back for a second. (That of a key is had by then.)
+//! **Nothing is stranded.** An entry is parked, or held back for as long as its workgroup is, only under a lock that stands for the
+//! reason (a group, a workgroup, a key: the [turnstile] of the first two, the rows of a group and a key). The call that resumes the
+//! group or brings the workgroup forward, and the transaction that settles or gives back the key's holder, take that lock first:
+//! either they wait for the claim and then see what it has moved, or the lock is not to be had for the claim, or the reason is
+//! gone. Where that of a group or workgroup is not to be had the claim does not wait: the entry is held back for a second.
+//! (That of a key is had by then.)
 //!
 //! **Nothing is waited for.** A claim has its entries locked, so that no other transaction grants or settles them, but
 //! others may still add dependencies on them, and hold them for that. What is to be removed is locked against these,
 //! too, without waiting. Where that lock is not to be had, the entry is set aside in place (see
 //! [`crate::store::aside`]), and so is one that a late worker may still return, unless it is to ride. **An entry is met once** for a
-//! reason, as a rule, whatever its past; where its lock was not to be had it is met again, a second later.
+//! reason, as a rule, whatever its past; where the lock of the reason was not to be had it is met again, after a second.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,10 +1,10 @@
 //! Low-water marks of lanes: what is [known](known_lanes) of them, and how it is found out.
 //!
 //! **No entry is missed**, for the same reason as with the other [marks], whose bounds these are: a look sees each
-//! entry up to the bound, as grantable or as granted, and none comes back at an old position. What it sees as grantable
-//! is behind the common position, or in an excepted lane behind its mark.
+//! entry up to the bound, as grantable or not, and one that is not comes back at a new position, if at all. What it sees as
+//! grantable is not before the common position, or in an excepted lane not before its mark.
 //!
-//! A look goes through all lanes of an action. It is taken where a claim has read many more pages than it met entries,
+//! A look goes through all lanes of an action. It is taken only where a claim has read many more pages than it met entries,
 //! which tells that there is much to be passed.
 
 use std::cmp::Reverse;

@@ -45,8 +45,8 @@ static LEFT_BEHIND: Statement<Asked, i32> =
     );
 
 /// What a call for these actions leaves to calls that go on sleeping: the actions that have something `ready`, or
-/// something that is due before any sleeping call looks again by itself (`later`, with the time it is now); 0 stands for
-/// what is due in any action. What is `ready` is as the latest look has seen it: the commit of what has come since has
+/// something that is due within the longest sleep of a call (`later`, with the time it is now); 0 stands for what is due in
+/// any action. What is `ready` is as the latest look has seen it: the commit of what has come since has
 /// woken a waiting call.
 pub(crate) fn left_behind(action_nos: &[i32], ready: bool, later: Option<Time>) -> Vec<i32> {
     if action_nos.is_empty() && later.is_none() {

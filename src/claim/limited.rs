@@ -1,4 +1,4 @@
-//! Claims that have to choose: of actions with limits, or with lanes.
+//! Claims that have to choose: of actions with limits, or with entries that are in lanes or belong there.
 //!
 //! In rounds: a look at what is next, in the order of all actions together and without locks; then one entry after the
 //! other is taken whose limits allow it, until there is no more room; those that another transaction has in hand are
@@ -33,17 +33,17 @@ const FIRST_MOVE: usize = 1_000;
 /// and what is looked at is held in memory.
 const MOST_IN_A_ROUND: usize = 10_000;
 
-/// How many it looks at for one that it may take.
+/// How many a round looks at, at most, where those that the one before has looked at were not to be tried.
 const MOST_ASKED: usize = 50_000;
 
-/// Grants as many as there is room for, within the limits.
+/// Grants what the limits allow, as far as there is room.
 pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Grant>) {
     let mut sources = sources(actions, &claim.lanes_met());
     let mut reservations = Reservations::default();
     // Entries that were tried without success, with their lanes: turned away, or taken by another call. And those that are not
     // to be tried.
     let mut passed: HashMap<TaskNo, Lane> = HashMap::new();
-    // The least number of entries that a round looks at: 0, or twice as many as the round before where that took none.
+    // The least number of entries that a round looks at: 0, or, up to a bound, twice as many as the round before where that took none.
     let mut window = 0;
     let mut to_move = FIRST_MOVE;
     move_into_lanes(claim, &mut sources, &mut passed, to_move);
@@ -242,7 +242,7 @@ fn source<'a, 'b>(sources: &'b [Source<'a>], candidate: &Candidate) -> &'b Sourc
     &sources[at.unwrap_or_default()]
 }
 
-/// Takes actions and lanes out of the following rounds of which there is nothing left.
+/// Takes actions and lanes whose limits are used up out of the following rounds.
 fn close(sources: &mut Vec<Source>, refused: &[(Candidate, Full)], reservations: &Reservations) {
     for (candidate, full) in refused {
         let Some(at) = sources.iter().position(|s| s.action.action_no == candidate.action_no) else {

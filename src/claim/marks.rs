@@ -2,11 +2,11 @@
 //!
 //! Entries of tasks in progress stay in the index of claiming, and so do dead ones until vacuum may remove them, which
 //! a snapshot that a session holds for hours prevents. A claim that began at the beginning would pass them all, each
-//! time. So a backend keeps, for actions and priorities that it has been granted tasks of (or has taken over marks
+//! time. So a backend keeps, for some actions and priorities that it has been granted tasks of (or has taken over marks
 //! of), the position before which there is nothing to be granted: not now, and never again. An abort leaves nothing wrong.
 //!
 //! **No entry is missed.** Up to the bound of a look (see [`decided`](crate::store::decided)) it sees each entry, as
-//! grantable or as granted. One that it sees as granted was granted by a transaction that has committed, and such an
+//! grantable or not. One that it sees as granted or set aside was made so by a transaction that has committed, and such an
 //! entry comes back at a new position, if at all. So nothing can be had before the first that it sees as grantable,
 //! locked or not, nor, if it sees none, up to the bound: the mark moves up to there.
 //!
@@ -19,8 +19,8 @@
 //! Without that, a loop of calls in one transaction would pass all that it has done before, in each.
 //!
 //! **Marks are found out anew** after a while ([`decided`](crate::store::decided) says why), bit by bit ([`recheck`]): a mark
-//! stays where it is as long as nothing is found before it, and no call scans all the way. A backend that has no marks of an
-//! action takes over what others have written down of theirs ([`shared`]).
+//! stays where it is as long as nothing is found before it, and as a rule no call scans all the way for that. A backend that has no
+//! marks of an action takes over what others have written down of theirs ([`shared`]).
 //!
 //! Where marks cannot move, a call still scans once only: its claim and what comes after it begin at the first entry
 //! that its look has seen ([`ranges_of_look`]). What is committed meanwhile with an earlier position is for the call

@@ -3,8 +3,8 @@
 //! A claim takes what comes next, finds out what may not run by the [gates](super::gates), and moves it out of the way of other
 //! claims, once. A waiting call can keep nothing that it has moved, since its transaction lasts as long as its sleep. So it asks
 //! first: entries whose group is paused, whose workgroup is held back or whose merge key is busy, and such as belong into a lane
-//! and are not in it yet, it leaves where they are, without a lock and without a write. What commits moves them
-//! (`upkeep::held_back`): a claim of [`Taking::HeldBack`], which takes nothing else.
+//! and are not in it yet, it leaves where they are, without a lock and without a write. What commits may
+//! move them: any claim of [`Taking::All`], and (`upkeep::held_back`) one of [`Taking::HeldBack`], which takes nothing else.
 //!
 //! The answer is a hint: the gates ask again under locks once an entry is taken. A transaction that ends a reason wakes the calls
 //! that wait for the actions of such entries, moved or not.
@@ -183,7 +183,7 @@ impl Asked {
     }
 }
 
-/// What was heard of a name before, or is asked now.
+/// What was heard of a name or a key before, or is asked now.
 fn known<K: Eq + Hash, V: Copy>(heard: &RefCell<HashMap<K, V>>, name: K, ask: impl FnOnce(&K) -> V) -> V {
     if let Some(answer) = heard.borrow().get(&name) {
         return *answer;
@@ -194,7 +194,7 @@ fn known<K: Eq + Hash, V: Copy>(heard: &RefCell<HashMap<K, V>>, name: K, ask: im
 }
 
 /// Those of the tasks, which are given with their actions and not ready yet, that nothing but limits keeps from running, as far as a
-/// look can tell. Whether an action is paused is not asked: the caller leaves the tasks of such out.
+/// look can tell in the time that there is for asking. Whether an action is paused is not asked: the caller leaves the tasks of such out.
 pub(crate) fn free<'a>(tasks: impl Iterator<Item = (TaskNo, &'a Action)>, now: Time) -> Vec<TaskNo> {
     let asked = Asked::new(Taking::Free, now);
     let is_free = |(task_no, action): &(TaskNo, &'a Action)| {

@@ -1,4 +1,4 @@
-//! Merge by key: of the tasks that share a key, an action and a group only one runs at a time, and those that were ready
+//! Merge by key: of the tasks that share a key, an action and a group only one runs at a time, and as a rule those that were ready
 //! when it was granted ride on it and share its end, if it settles.
 //!
 //! Keys and their holders are in [`merge_key`], riders in [`riders`]: those are parked or set aside under the holder,
@@ -36,7 +36,7 @@ static LOCK_ITS_KEY: Statement<(TaskNo, i32)> = Statement::new(
 struct Keys {
     /// Tasks whose keys it has locked, with their actions, and which it has not taken so far.
     locked_for: HashMap<TaskNo, i32>,
-    /// Keys that another transaction had locked: the claim skips what has them without asking again.
+    /// Hashes of keys whose rows were not to be had: the claim skips what has such a key without asking again.
     passed: HashSet<(i32, i64)>,
 }
 

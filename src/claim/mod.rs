@@ -1,14 +1,14 @@
 //! Claiming: which entries a call is granted.
 //!
-//! **No grant waits, and no task is granted to two calls at once.** An entry is changed where the look has found it, or skipped if
-//! another transaction has it or has changed it since ([`take`]). A look may grant fewer for that although more is
-//! there, and then the claim tries again for a while.
+//! **No grant waits for a row, and no task is granted to two calls at once.** An entry is changed where the look has
+//! found it, or skipped if another transaction has it or has changed it since ([`take`]). A look may grant fewer for that
+//! although more is there, and then the claim tries again for a while.
 //!
 //! A claim begins at its [`marks`], before which there is nothing to be granted.
 //!
 //! What concerns a whole action (paused, its limits full) or a whole group (its limits full, another's turn) is
 //! checked before its range is scanned, as a rule. What concerns single entries (their group is paused, their workgroup or merge
-//! key) is checked once they are taken, by the [`gates`]: what may not run is moved out of the way, once, not once
+//! key) is checked once they are taken, by the [`gates`]: what may not run is moved out of the way, as a rule once, not once
 //! per call. A claim that can keep nothing of that asks before as well ([`may_run`]).
 
 mod call;
@@ -53,7 +53,7 @@ pub(crate) struct Moved {
     pub(crate) any: bool,
     /// Others were faster, again and again: it has given up, and there may be something for it.
     pub(crate) outrun: bool,
-    /// It has asked, and come to entries that may not run.
+    /// It has asked, and come to entries that may not run, or count as such.
     pub(crate) held_back: bool,
     /// When time ends the first of their reasons, if it does.
     pub(crate) until: Option<Time>,
@@ -64,10 +64,10 @@ pub(crate) struct Moved {
 /// For how long a claim tries again where others are faster each time.
 const MOST_OUTRUN: Duration = Duration::from_millis(50);
 
-/// A claim that reads more pages than this, beyond those that each grant takes, has walked over much that is dead.
+/// A claim that reads more pages than this, beyond those that each grant takes, has walked over much that is not to be had.
 const FEW_PAGES: u64 = 64;
 
-/// Grants as many as there is room for, beyond those in `grants`.
+/// Grants up to as many as there is room for, beyond those in `grants`.
 pub(crate) fn claim(request: &Request, actions: &[Action], now: Time, grants: &mut Vec<Grant>) -> Moved {
     let open: Vec<&Action> = actions.iter().filter(|a| !a.paused).collect();
     let first = grants.len();

@@ -1,8 +1,9 @@
 //! What keeps entries from running, as the tables have it: groups that are paused, workgroups that are held back, merge keys
-//! that other tasks have. The [gates](super::gates) ask for entries that the claim has taken, and then once more under
-//! locks; [`may_run`](super::may_run) asks for one entry before it is taken, and takes the answer for a hint.
+//! that other tasks have. The [gates](super::gates) ask for groups and workgroups of entries that the claim has taken, and once more
+//! under locks for such as are in the way; [`may_run`](super::may_run) asks for one entry before it is taken, and takes the
+//! answer for a hint.
 //!
-//! Both ask in this order: group, workgroup, key.
+//! Both go in this order: group, workgroup, key.
 
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;

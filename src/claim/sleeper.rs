@@ -2,7 +2,7 @@
 //!
 //! PostgreSQL gives a transaction an id when it tries to change a row, before it finds out that another transaction has done so.
 //! While a transaction has an id, low-water marks and vacuum stay where they are, for all sessions. So as long as a call has none
-//! it reads before it tries: then it has none while it scans, however much is dead, and however often others are faster.
+//! it reads before it tries: then it has none while it scans, as a rule, however much is dead, and however often others are faster.
 //!
 //! A call that may sleep is one statement, and sleeps in its transaction, with the id that it was given. Of two that are woken
 //! for the same entry both may find it untouched. So each takes a lock that stands for the entry (of the lock manager, tried and
@@ -74,7 +74,7 @@ fn untouched(entry: &Row) -> Change {
     }
 }
 
-/// Those of the tasks whose entries another transaction has locked, or has taken.
+/// Those of the tasks whose entries another transaction has locked, or that are not there to be had any more.
 pub(super) fn in_hand(task_nos: impl Iterator<Item = TaskNo>) -> HashSet<TaskNo> {
     look(|look| {
         look.scan(&run::BY_NUMBER, |entries| {

@@ -8,8 +8,8 @@
 //! assigns one before it finds the row changed. So the call looks before it tries ([`sleeper`]); a change in the instant between comes too
 //! late for that.
 //!
-//! **A scan goes on where the one before has seen something.** It remembers of each stretch where it has seen the first entry that
-//! is grantable in its snapshot; the next scan of the call begins there ([`Ranges::go_on`]). Otherwise, where a scan over many dead
+//! **A scan goes on where the one before has seen something.** As a rule it remembers of a stretch where it has seen the first entry
+//! that is grantable in its snapshot; the next scan of the call begins there ([`Ranges::go_on`]). Otherwise, where a scan over many dead
 //! entries takes longer than an entry lives, each scan would come too late, and begin anew.
 //!
 //! **No other transaction has it.** The row is changed by the access method under the lock of its page: of two that try the same

@@ -3,7 +3,7 @@
 //!
 //! Whose turn it is, each backend remembers for itself. Nothing is stored, so that no claim waits for another's and
 //! nothing is hot; with several backends the turns of all of them add up to about the same shares. It is a hint: after a
-//! rollback the turn is another's.
+//! rollback the turn may be another's.
 
 use std::collections::VecDeque;
 

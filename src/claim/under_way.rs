@@ -11,8 +11,8 @@ use crate::allowance::Allowance;
 use crate::flow::actions::Action;
 use crate::number::TaskNo;
 
-/// When a call has moved so many entries out of its way it moves no more, and ends with what it has: twice as many at
-/// most, since what it moves at a time grows.
+/// When a call has moved so many entries out of its way it looks at none any more but those that are in lanes; when it has moved
+/// twice as many, it ends with what it has.
 const MOST_MOVES: usize = 20_000;
 
 /// The call, and the books that are kept of it. They are written here only.

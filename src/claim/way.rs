@@ -47,7 +47,7 @@ pub(super) struct Found {
     pub(super) held_back: HashMap<String, Time>,
     /// Keys that other tasks have, with their rows locked.
     pub(super) busy: HashSet<MergeKey>,
-    /// Where such entries were met since the last look ahead, and the position of the first. What is before it is in other hands.
+    /// Where such entries were met since the last look ahead, and the position of the first.
     pub(super) met: HashMap<Stretch, Position>,
 }
 

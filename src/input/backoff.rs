@@ -73,7 +73,7 @@ impl Backoff {
     }
 }
 
-/// A thousand years: what a time plus a delay can still be.
+/// A thousand years of 360 days: what a time plus a delay can still be.
 const MOST: Duration = Duration::from_secs(1000 * 360 * 24 * 3600);
 
 #[cfg(test)]

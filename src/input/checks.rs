@@ -5,7 +5,7 @@ use pgrx::datum::Interval;
 use super::shape::Problem;
 use crate::error::{Refusal, Result, required};
 
-/// The longest id, name of an action, group or workgroup, merge key and unique key, in bytes. The limit keeps each well inside
+/// The longest id, name of an action, group, workgroup or step, merge key and unique key, in bytes. The limit keeps each well inside
 /// what an index entry can hold.
 pub(crate) const MAX_NAME: usize = 1000;
 
@@ -38,7 +38,7 @@ pub(crate) fn interval_problem(interval: Interval) -> Option<&'static str> {
     }
 }
 
-/// An argument that is a name: of an action, a group, a workgroup.
+/// An argument that is a name: of an action, a group, a workgroup or a step.
 pub(crate) fn check_name<'a>(argument: &str, name: Option<&'a str>) -> Result<&'a str> {
     match required(argument, name)? {
         name if name.is_empty() || name.len() > MAX_NAME => Err(Refusal::not_valid(

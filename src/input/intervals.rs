@@ -1,4 +1,4 @@
-//! Intervals of a call.
+//! Intervals that a call gives as texts.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use pgrx::datum::Interval;
 
 use crate::pg::clock;
 
-/// Intervals by their text: the input function runs once for each text of a call.
+/// Intervals by their text: the input function runs once for each text of an array.
 #[derive(Default)]
 pub(super) struct Intervals(HashMap<String, Option<Interval>>);
 

@@ -40,7 +40,8 @@ fn plain(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).take(40).collect::<String>().to_lowercase()
 }
 
-/// How many characters have to be changed, added, left out or swapped with their neighbours.
+/// How many steps make one text of the other: a character is changed, added, left out or swapped with its neighbour, and those
+/// that were swapped stay as they are.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = Vec::new();

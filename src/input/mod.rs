@@ -1,5 +1,6 @@
 //! What callers say of a task, a dependency or a return: from JSON (docs/reference) or from typed arguments to one
-//! checked form. "Parse, don't validate": what leaves here is well-formed.
+//! checked form. "Parse, don't validate": what leaves here is well-formed, but for what hangs on other things than the element itself,
+//! and the status code of a return.
 
 pub(crate) mod backoff;
 mod checks;
@@ -36,7 +37,7 @@ pub(crate) fn parse_task(json: &str, argument: &str) -> Result<TaskSpec> {
     }
 }
 
-/// Reads the argument `unique_by` of `insert_task`, which is the key of that name.
+/// Reads the argument `unique_by` of `insert_task` and `insert_many`, which is the key of that name.
 pub(crate) fn parse_unique(json: &str, body: Option<&str>) -> std::result::Result<Option<Unique>, Problem> {
     unique::parse(json, body, &mut Intervals::default())
 }

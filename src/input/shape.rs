@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::meant::{meant, near};
 
-/// What a JSON value may be. A JSON null stands for an absent key and fits everything.
+/// What a JSON value may be. A JSON null under a key stands for an absent key.
 #[derive(Debug)]
 pub(crate) enum Shape {
     Any,

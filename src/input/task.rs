@@ -32,7 +32,7 @@ pub(crate) struct TaskSpec {
     pub(crate) max_duration: Option<Interval>,
     /// It is not granted before this time; `None`: from now on.
     pub(crate) not_before: Option<Time>,
-    /// It aborts then, if it has not been granted by then; a signal, if it has not been signalled.
+    /// It aborts then, if it has neither been granted nor ended by then.
     pub(crate) expires_at: Option<Time>,
     /// The longest that a try of it lasts.
     pub(crate) max_run_time: Option<Interval>,
@@ -60,7 +60,7 @@ pub(crate) struct TaskSpec {
     pub(crate) backoff: Option<JsonText>,
     /// The workgroup that can hold it back.
     pub(crate) workgroup: Option<String>,
-    /// Of the tasks of one action and group with this key one runs, for all.
+    /// Of the tasks of one action and group with this key one runs at a time, as a rule for all that are ready when it is granted.
     pub(crate) merge_key: Option<String>,
     /// It survives a reset of its group.
     pub(crate) seed: bool,
@@ -84,7 +84,7 @@ pub(crate) struct Reference {
     pub(crate) id: String,
     /// How the one that is waited for must end.
     pub(crate) condition: Condition,
-    /// No caller has named it: the dependency follows from another one that is there.
+    /// No caller has named it: the dependency follows from another one, a unique key or the overlap of a schedule's runs.
     pub(crate) follows: bool,
 }
 
@@ -111,7 +111,7 @@ impl TaskSpec {
         self.group.is_some() || self.workgroup.is_some() || self.merge_key.is_some()
     }
 
-    /// Checks what the types do not say; `n` is the element's place in the call, counted from 1, if there are several.
+    /// Checks what the types do not say; `n` is the element's place in the call, counted from 1, if it has one.
     pub(crate) fn checked(self, n: Option<usize>) -> Result<Self> {
         let id = self.id.clone();
         let refuse = |problem: Problem| Err(Element::Task.malformed(n, id.as_deref(), &problem));

@@ -68,18 +68,19 @@ pub(crate) enum OnHeld {
 pub(crate) struct Unique {
     /// As the caller gives it, else derived from the body.
     pub(crate) key: String,
-    /// The key is given up so long after the task may first be granted; `None`: only by its state.
+    /// The key is given up so long after the task's `not_before`, or its insertion if that is later, unless its state has given it up
+    /// before; `None`: by its state only.
     pub(crate) period: Option<Interval>,
     /// The task holds the key while it is in one of these states.
     pub(crate) states: i16,
     /// What happens if another task holds the key.
     pub(crate) on_conflict: OnHeld,
-    /// With [`OnHeld::Replace`]: so long after the first insertion it is not put off any more; `None`: any time.
+    /// With [`OnHeld::Replace`]: `not_before` is put off up to so long after the first insertion; `None`: without a bound.
     pub(crate) max_wait: Option<Interval>,
 }
 
 impl Unique {
-    /// Whether inserting it may lock the task that holds its key.
+    /// Whether inserting it may lock the task that holds its key, as a rule.
     pub(crate) fn locks_holder(&self) -> bool {
         // The states are those of the holder, which as a rule was inserted with the same ones.
         self.on_conflict == OnHeld::Replace || !State::InProgress.is_in(self.states)

@@ -39,14 +39,14 @@ pub(crate) fn refusal(path: &[TaskNo], ids: &HashMap<TaskNo, String>) -> Refusal
     Refusal::cycle(&names)
 }
 
-/// Only what tasks wait for passes anything on: a settled one blocks none any more, and what a task has gone on without does not.
+/// Along edges to tasks that are blocked, and that count for the wait that these are in: what a task has gone on without does not.
 static DOWNSTREAM: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
     c"SELECT d.after_no, d.run_no FROM taskq.dependency d
        WHERE d.after_no = ANY ($1) AND d.counts = 'w'
          AND EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = d.run_no AND b.wait_no = d.wait_no OFFSET 0)",
 );
 
-/// All stored arcs downstream of the given tasks. Callers hold the guard.
+/// All such arcs downstream of the given tasks. Callers hold the guard.
 pub(crate) fn stored_arcs(from: &[TaskNo]) -> Vec<Arc> {
     let mut seen: HashSet<TaskNo> = from.iter().copied().collect();
     let mut frontier: Vec<TaskNo> = seen.iter().copied().collect();

@@ -74,7 +74,7 @@ pub(super) fn resolve(tasks: &[NewTask], stored: &mut Stored, ignore_missing: bo
     Ok(set)
 }
 
-/// Refuses a dependency of a stored task that is in progress or settled.
+/// Refuses a dependency of a stored task that is in progress, or has no live row.
 pub(crate) fn may_wait(id: &str, task_no: TaskNo, live: &HashMap<TaskNo, Live>) -> Result<()> {
     let state = match live.get(&task_no) {
         Some(row) if row.in_progress() => "in progress",
@@ -94,8 +94,8 @@ pub(crate) fn store(set: &EdgeSet, live: &HashMap<TaskNo, Live>) {
     dependency::insert(edges.into_iter().map(|edge| (*edge, next_wait(live.get(&edge.run)))), false);
 }
 
-/// In which of its waits a task is, or will be if it comes to wait for new dependencies. One that needs all of them waits for none
-/// of those that it had by then: no end is on its way to its first wait.
+/// In which of its waits a task is, or will be if it comes to wait for new dependencies: in the first, if it waits for nothing now.
+/// One that needs all of its dependencies has then counted the ends of those that it had: none is on its way to that wait.
 pub(crate) fn next_wait(row: Option<&Live>) -> WaitNo {
     row.and_then(Live::counter).map_or(FIRST_WAIT, |counter| counter.wait_no)
 }
@@ -117,7 +117,7 @@ pub(super) fn block_stored_runs(set: &EdgeSet, tasks: &[NewTask], stored: &Store
 /// Adds dependencies to the counters of stored tasks, whose live rows this transaction has locked for a
 /// change. A task that was ready, scheduled or parked and gets an unsettled one moves to `blocked`.
 ///
-/// A task for which some of its dependencies suffice has them if nothing blocks it: it goes on without the new ones.
+/// A task for which some of its dependencies suffice has them if nothing blocks it: it goes on without the new ones that are open.
 pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, Live>, now: Time) {
     let mut raised: BTreeMap<Waits, Vec<TaskNo>> = BTreeMap::new();
     let mut recounted_run: BTreeMap<Waits, Vec<TaskNo>> = BTreeMap::new();

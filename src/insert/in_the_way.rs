@@ -1,6 +1,6 @@
-//! What a refusal says of the task that is in the way: a caller that inserts an id a second time does not know, as a
-//! rule, that the first one is long done and only kept; and a worker that returns with an old token does not know
-//! what became of the task.
+//! What a refusal says of the task that is in the way: a caller that inserts an id a second time may not know
+//! that the first one is long done and only kept; and a worker that returns with an old token may not know what became
+//! of the task.
 
 use std::time::Duration;
 

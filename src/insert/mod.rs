@@ -1,8 +1,8 @@
 //! Inserting tasks, whichever verb asks for it.
 //!
 //! The [`stages`], in this order: number the tasks, and leave out those to be skipped; lock the keys of unique tasks and the
-//! stored tasks that are named; insert the `task` rows; resolve the dependencies, look for cycles and store the edges; put
-//! each new task where it belongs, and settle those that are settled from the start.
+//! stored tasks that are named; insert the `task` rows, and remove what they replace; resolve the dependencies, look for cycles and
+//! store the edges; put each new task where it belongs, and settle those that are settled from the start.
 
 mod cycle;
 mod edges;
@@ -71,7 +71,7 @@ fn insert_all(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
     Ok(inserted)
 }
 
-/// Whether the call may lock rows of stored tasks.
+/// Whether the call may lock rows of stored tasks, those aside that hold its unique keys.
 fn locks_stored(specs: &[TaskSpec], options: Options) -> bool {
     if options.on_conflict == OnConflict::Replace {
         return true;

@@ -7,7 +7,7 @@ use crate::number::TaskNo;
 
 /// A task that this call inserts.
 pub(crate) struct NewTask {
-    /// The number that this call has taken for it, which is also its first position.
+    /// The number that this call has taken for it, which is also its position if it is ready at once.
     pub(crate) task_no: TaskNo,
     /// The number that stands for its action.
     pub(crate) action_no: i32,
@@ -21,14 +21,14 @@ pub(crate) struct NewTask {
     pub(super) id_is_new: bool,
     /// Its place in the call, from 0.
     pub(super) element: usize,
-    /// What was said of it. Its id has been moved from there.
+    /// What was said of it, with what its action and its unique key add. Its id has been moved from there.
     pub(crate) spec: TaskSpec,
 }
 
 /// What became of an element that was not simply inserted.
 #[derive(Clone, Debug)]
 pub(super) enum Fate {
-    /// It comes after the task that holds its key.
+    /// It comes after the task that held its key.
     After { existing: String },
     /// It took the place of another task.
     Replaced { existing: String },
@@ -51,7 +51,7 @@ pub(super) struct Inserted {
 
 /// What became of one element of a call.
 pub(crate) struct Report {
-    /// The task that does its work.
+    /// The task that was inserted for it, or that stands for it.
     pub(crate) id: String,
     /// `inserted`, `replaced` or `skipped`.
     pub(crate) outcome: &'static str,

@@ -29,7 +29,7 @@ struct Standing {
 pub(super) fn place(tasks: &[NewTask], set: &EdgeSet, stored: &Stored, now: Time) {
     let standings = standings(set, stored);
     let (mut blocked, mut ready, mut scheduled, mut endings) = (vec![], vec![], vec![], vec![]);
-    // They have what they need, and go on without what is open.
+    // Those for which some of their dependencies suffice, and that do not wait: what is open is dropped.
     let mut not_needed = Vec::new();
     for task in tasks {
         let standing = standings.get(&task.task_no).copied().unwrap_or_default();

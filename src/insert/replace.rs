@@ -1,5 +1,5 @@
-//! What `replace_tasks`, and the unique key of a new task, does to the tasks that give way: they end as aborted unless they
-//! have settled before, calls that wait for them get that end, and they go.
+//! What an insertion that replaces, by the id or the unique key of a new task, does to the tasks that give way: they end as aborted
+//! unless they have settled before, calls that wait for them get their end, and they go.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::store::live::{self, Live};
 use crate::store::traces::Traces;
 use crate::store::{attempts, dependency, progress, settled, step};
 
-/// How long the end of a replaced task is kept for calls that wait for it.
+/// How long the end of a replaced task is kept at least, for calls that wait for it.
 const EPITAPH_SECONDS: f64 = 3600.0;
 
 /// Removes the tasks with these ids, whose rows, live or settled, the call has locked for a change with the others it

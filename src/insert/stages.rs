@@ -32,8 +32,7 @@ struct Tasks {
 /// Each task has its number and its id. With `on_conflict => 'skip'` those are left out whose ids are there.
 pub(super) struct Numbered(Tasks);
 
-/// What the tasks name is locked: keys, and stored tasks. Of those with a unique key only the ones are left that are
-/// inserted.
+/// What the tasks name is locked: keys, and stored tasks. Of those with a unique key the ones are left out that their keys leave out.
 pub(super) struct Locked {
     tasks: Tasks,
     keys: unique::Keys,
@@ -116,7 +115,7 @@ impl Locked {
             // Others of the call refer to what was skipped: those are stored tasks now.
             stored.look_up(&referred)?;
         }
-        // The keys point to the new tasks before the old ones go, which would take the rows along.
+        // The keys point to the new tasks before those old ones go that are still there, which would take the rows along.
         let replaced = keys.take(&tasks.new);
         if !replaced.is_empty() {
             replace::remove_old(&replaced, &mut stored, tasks.now)?;
@@ -142,7 +141,7 @@ impl Present {
         }
         let edges = edges::resolve(&tasks.new, &mut stored, tasks.options.ignore_missing)?;
         // Tasks of the queue at either end. (Those of this call have actions that were checked before.) What follows by
-        // itself was there, and locked, before the call began: a caller that has named it as well was refused then.
+        // itself no caller has named; one that a caller has named as well was checked by its id before anything was locked.
         let follows = tasks.following(&stored);
         let ends = edges.edges.iter().flat_map(|edge| [edge.after, edge.run]);
         rights::check_tasks(Doing::Insert, ends.filter(|end| !follows.contains(end)))?;
@@ -204,7 +203,7 @@ impl Tasks {
         });
     }
 
-    /// The ids of tasks that are left out, since there are such.
+    /// The ids of the tasks for whose sake others are left out.
     fn skipped(&self) -> impl Iterator<Item = &str> {
         self.fates.values().filter_map(|fate| match fate {
             Fate::Skipped { existing } => Some(existing.as_str()),
@@ -212,8 +211,8 @@ impl Tasks {
         })
     }
 
-    /// Those of the ids that dependencies name. A call without any locks no stored task, and need not be restartable; so it
-    /// must not lock what it has no use for.
+    /// Those of the ids that dependencies name. A call without dependencies need not be restartable; so it must not lock what it has no
+    /// use for.
     fn referred<'a>(&self, ids: &'a [String]) -> Vec<&'a str> {
         if ids.is_empty() {
             return Vec::new();
@@ -274,7 +273,7 @@ fn make_place(tasks: &mut Tasks, keys: &unique::Keys, stored: &mut Stored) -> Re
 /// of those that it has inserted.
 ///
 /// A call that inserts the id of a task that is being removed waits for the end of that, as for an insertion. So a removed id is
-/// taken like a new one; and once the first is taken, this call waits for no other, whatever their order.
+/// taken like a new one; and once the first is taken, this call as a rule waits for no other, whatever their order.
 fn insert_the_new(tasks: &Tasks, old: &HashSet<&str>) -> HashSet<TaskNo> {
     let new: Vec<&NewTask> = tasks.new.iter().filter(|task| !old.contains(task.id.as_str())).collect();
     if new.is_empty() || new.len() == tasks.new.len() {

@@ -34,8 +34,8 @@ pub(crate) struct Stored {
 /// guard first, unless it is of a caller who may not have stored tasks wait. (Edges only from stored tasks to new ones, or only
 /// from new ones to stored, cannot: a new task then has no way in or no way out.)
 ///
-/// `watched` are tasks that hold keys of new ones: they may be replaced, and dependencies may come to name
-/// them.
+/// `watched` are tasks that hold keys of new ones, or held them before: they may be replaced, and dependencies may come
+/// to name them.
 pub(super) fn lock_stored(
     tasks: &[NewTask],
     outside: &[String],
@@ -132,12 +132,12 @@ impl Stored {
         (self.live.contains_key(&number) || self.outcomes.contains_key(&number)).then_some(number)
     }
 
-    /// Whether cycles through stored tasks are possible.
+    /// Whether the call may close cycles through stored tasks, and has the guard.
     pub(super) fn guarded(&self) -> bool {
         self.guarded
     }
 
-    /// Forgets a task that this call has removed.
+    /// Forgets a task that this call removes.
     pub(crate) fn forget(&mut self, id: &str) -> Option<(TaskNo, Option<Live>)> {
         let number = self.numbers.remove(id)?;
         self.outcomes.remove(&number);

@@ -5,7 +5,7 @@ use crate::number::TaskNo;
 use crate::settle::Lost;
 use crate::state::{Condition, Outcome};
 
-/// Dependencies of a task, counted: all those of a new one, or those that a stored one gets.
+/// Dependencies of a task, counted: all those of a new one, or what changes for a stored one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Waits {
     /// Dependencies that have not settled.

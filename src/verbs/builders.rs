@@ -1,6 +1,6 @@
-//! `chain`, `parallel`, `chord` and `map`: arrays for `insert_tasks`, built from tasks and from each other.
+//! `chain`, `parallel`, `chord` and `map`: arrays for `insert_tasks`, built from tasks, from bodies and from each other.
 //!
-//! A *block* is an array of tasks. Its entries are the tasks that wait for no task in it, its exits those
+//! A *block* is a task or an array of tasks. Its entries are the tasks that wait for no task in it, its exits those
 //! that no task in it waits for. Builders only ever add dependencies between exits and entries; tasks without
 //! an id get one, so that they can be referred to. Values other than ids and dependencies pass through as the
 //! text they are.
@@ -165,8 +165,8 @@ fn ends(block: &[Task]) -> (HashSet<String>, Vec<String>) {
     (entries, exits)
 }
 
-/// How many dependencies a call adds at most, and how many bytes their ids may have together. Between two blocks there is
-/// one for each exit of the first with each entry of the second: two short arguments make a product that no memory holds.
+/// How many dependencies a call adds at most, and how many bytes their ids may have together. Between two blocks each entry of the
+/// second waits for each exit of the first: two short arguments can make a product that no memory holds.
 const MOST_ADDED: usize = 1_000_000;
 const MOST_ADDED_BYTES: usize = 100_000_000;
 

@@ -26,7 +26,7 @@ fn taskq_cancel_tasks(
     })
 }
 
-/// Walks all that is not settled; those that were inserted first come first.
+/// Reads what is not settled; what matches comes in the order of the tasks' numbers.
 static MATCHING: Statement<(&[&str], &[&str], &[&str], &str, i32), TaskNo> =
     Statement::planned_each_time(sql!(
         "SELECT t.task_no
@@ -44,8 +44,8 @@ static MATCHING: Statement<(&[&str], &[&str], &[&str], &str, i32), TaskNo> =
           LIMIT $5"
     ));
 
-/// Locks the tasks in the global order; waits for transactions that hold one. A token of a task in progress
-/// is void from then on.
+/// Locks the tasks in the global order; waits for transactions that hold one. The token of a task that it cancels in progress
+/// is void.
 fn cancel(filter: Filter, status: Option<String>) -> Result<i64> {
     if let Some(ids) = filter.only_ids()? {
         // Also of those that are settled, and before any lock is waited for.

@@ -20,8 +20,8 @@ fn taskq_complete_task(task_id: Option<&str>, result: Option<AnyElement>, status
         .to_owned()
 }
 
-/// Completes a task that waits for no other and for which no token is valid, or a signal. Its row is locked first: a worker that is
-/// granted the task meanwhile keeps it.
+/// Completes a task that waits for no other and for which no token is valid, or a signal. Whether it is in progress is asked once more
+/// when its row is locked: a worker that is granted the task meanwhile keeps it.
 fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<String>) -> Result<Outcome> {
     let id = required("task_id", task_id)?;
     let refuse =

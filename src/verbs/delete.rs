@@ -1,4 +1,4 @@
-//! `delete_tasks`: tasks go with their dependencies, and with blocked tasks that lose their last dependency by it.
+//! `delete_tasks`: tasks go with their dependencies, and, as a rule, with blocked tasks that lose their last dependency by it.
 
 use std::collections::HashSet;
 
@@ -54,8 +54,7 @@ fn taskq_delete_tasks(
     })
 }
 
-/// Reads all tasks for which no token is valid, and whether each is settled; those that were inserted first come
-/// first.
+/// Tasks for which no token is valid, and whether each is settled, in the order of their numbers.
 static MATCHING: Statement<Filters, (TaskNo, bool)> = Statement::planned_each_time(
     sql!(
         "SELECT t.task_no, s.task_no IS NOT NULL
@@ -72,7 +71,7 @@ static MATCHING: Statement<Filters, (TaskNo, bool)> = Statement::planned_each_ti
     ),
 );
 
-/// Deletes what a filter has found, but for what has begun, come back to life or been replaced since.
+/// Deletes what a filter has found, but for what has begun, come back to life, been replaced or gone since.
 fn delete_matching(matching: &[(TaskNo, bool)], now: Time) -> Result<i64> {
     let task_nos: Vec<TaskNo> = matching.iter().map(|(task_no, _)| *task_no).collect();
     let mut rows = fold::locked(|| Ok(locks::lock(&task_nos, LockStrength::Update)), |rows| rows)?;
@@ -95,8 +94,8 @@ fn delete_matching(matching: &[(TaskNo, bool)], now: Time) -> Result<i64> {
     Ok(delete_locked(going, rows, now))
 }
 
-/// Deletes tasks in waves: those asked for, then the blocked tasks that are left without any dependency, and so on; see
-/// [`delete_locked`] for what stays. Each wave is locked in the global order before it is touched.
+/// Deletes the tasks with these ids, and blocked tasks that are left without any dependency; see [`delete_locked`] for what stays.
+/// The tasks asked for are locked in the global order, and one in progress is refused, before any is touched.
 fn delete(ids: &[&str], now: Time) -> Result<i64> {
     let idle = Idle { ids: ids.to_vec(), refusal };
     rights::check_tasks(Doing::Change, numbers::by_id(ids).into_values())?;

@@ -113,7 +113,7 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     let names: HashMap<TaskNo, String> = numbers.iter().map(|(id, n)| (*n, id.clone())).collect();
     let runs: Vec<TaskNo> = asked.edges.iter().map(|e| e.run).collect();
     let some_suffice = task::with_num_required(&runs);
-    // A task for which some suffice, and that has those, goes on without what is new.
+    // A task for which some suffice, and that waits for nothing, goes on without what is new.
     let has_enough = |run: &TaskNo| {
         some_suffice.contains_key(run) && rows.get(run).is_some_and(|row| row.counter().is_none())
     };
@@ -122,7 +122,7 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
     again.retain(|(edge, _)| blocks(edge));
     let arcs = new.edges.iter().chain(again.iter().map(|(edge, _)| edge)).map(|e| (e.after, e.run));
     check_cycles(arcs.collect(), &names)?;
-    // It went on without them: they are new ones now.
+    // Those without which a task has gone on are stored anew.
     let (after, run): (Vec<TaskNo>, Vec<TaskNo>) = new.edges.iter().map(|e| (e.after, e.run)).unzip();
     dependency::REMOVE_DROPPED.execute((after, run));
     store_edges(&new, &rows);

@@ -29,8 +29,8 @@ fn taskq_extend_tasks_ownership(
     Rows(rights::for_caller(|| extend(actor_id, task_ids, tokens, max_duration, wait)))
 }
 
-/// Gives more time to those of the tasks that are still held; for each pair, whether its token still holds
-/// the task. With `wait` it sleeps first, if all are held: until one is held no more, a deadline is near or the time is up.
+/// Moves the deadlines of those of the tasks that are held or can be held again; for each pair, whether it is one of these. With
+/// `wait` it sleeps first, if all are held: until one is held no more, a deadline is near or the time is up.
 pub(super) fn extend(
     actor_id: Option<&str>,
     task_ids: Option<Vec<Option<String>>>,

@@ -3,7 +3,7 @@
 //!
 //! A filter is asked once, before anything is locked (that of an `update_tasks` with ids once more, under the locks). What it finds
 //! are numbers, and each is that of one task for ever: the caller's part is checked against these, these are locked, and the call
-//! goes by these. What would match by then and was not found is none of the call's.
+//! goes by these. What would match by then and was not found is not looked for.
 
 use pgrx::datum::TimestampWithTimeZone;
 
@@ -15,7 +15,7 @@ use crate::rights::{self, Doing};
 use crate::state::Cause;
 use crate::words::words;
 
-/// The condition on a task `t`: $1 to $3 of [`Filters`]. The numbers of actions are hashed, however many they are.
+/// The condition on a task `t`: $1 to $3 of [`Filters`]. The numbers of the actions are read once, and hashed as a rule.
 macro_rules! on_tasks {
     () => {
         "($1 IS NULL OR t.id = ANY ($1))
@@ -128,8 +128,8 @@ impl<'a> Filter<'a> {
         }
     }
 
-    /// The ids, if there is nothing else to go by. Without anything at all the call would be about every task: that is
-    /// refused.
+    /// The ids, if there is nothing else to go by. Without ids and without a condition the call would be about every task: that is
+    /// refused, and so is a pattern that ends with a single backslash.
     pub(super) fn only_ids(&self) -> Result<Option<Vec<&str>>> {
         if self.status_like.is_some_and(ends_in_escape) {
             let hint = "A backslash takes the character after it as it is; write two for one.";

@@ -48,9 +48,9 @@ fn taskq_body_json(body: &str) -> Option<AnyElement> {
     body_json(body).and_then(Json::into_result)
 }
 
-/// What the dependencies of tasks left, in the order in which they were inserted. A jsonb array holds 256 MB;
-/// what comes near that is NULL, and to be read with `dependency_results`. Compressed sizes are looked at first:
-/// 700 kB cannot be more than 200 MB.
+/// What the settled dependencies of tasks left, in the order of their numbers. A jsonb array holds 256 MB; where the results come
+/// near that it is NULL, and they are to be read with `dependency_results`. Compressed sizes are looked at first: 700 kB cannot be
+/// more than 200 MB.
 static RESULTS: Statement<&[TaskNo], (TaskNo, Option<JsonText>)> = Statement::new(
     c"SELECT u.task_no,
              CASE WHEN z.size <= 200000000 THEN COALESCE(r.results, '[]') END

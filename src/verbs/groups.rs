@@ -1,4 +1,4 @@
-//! Groups: pausing, resuming, cancelling, deleting, retrying and resetting all tasks of one.
+//! Groups: pausing, resuming, cancelling, deleting, retrying and resetting the tasks of one.
 
 use std::collections::{HashMap, HashSet};
 
@@ -107,8 +107,8 @@ fn set_paused(group: &str, paused: bool) -> bool {
     task_group::SET_PAUSED.execute((group, paused)) > 0
 }
 
-/// Counts before it asks about those that have come in while the row of the group was waited for: each that is counted is asked
-/// about. A refusal undoes the rest.
+/// Counts before it asks about those that have come in while the row of the group was waited for: each that is counted, and is
+/// still there, is asked about. A refusal undoes the rest.
 fn pause(group: &str) -> Result<i64> {
     let pending = if set_paused(group, true) { pending(group) } else { 0 };
     check_members(group)?;
@@ -131,8 +131,8 @@ static IS_PAUSED: Statement<&str, bool> =
 static PAUSED: Statement<&str, bool> =
     Statement::new(c"SELECT true FROM taskq.task_group g WHERE g.group_id = $1 AND g.paused FOR UPDATE");
 
-/// What was parked under the group comes back to the end of its priority, in its old order. From where the row of the group
-/// is locked, that does not change: claims share the row to park. Asked about last, as by [`pause`].
+/// What was parked under the group comes back to the end of its priority, in its old order. Nothing is added once the row of the
+/// group is locked: claims share the row to park. The tasks are asked about last, as by [`pause`].
 fn resume(group: &str) -> Result<i64> {
     session::refuse_if_read_only();
     if IS_PAUSED.first(group).is_none() {
@@ -221,11 +221,12 @@ fn dependencies_of(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
     number
 }
 
-/// Back to the start: tokens are revoked, tries and results forgotten. If the group has seed tasks, the
+/// Back to the start: tokens are revoked, and what tries have left is forgotten. If the group has seed tasks, the
 /// others are deleted. Returns how many tasks the group had.
 ///
 /// Live dependents outside the group that had counted the end of one of those that stay wait for it again, unless they have
-/// enough others (`num_required`). One that is in progress goes on, without that dependency.
+/// enough others (`num_required`), or the dependency belongs to a suspension that is over. One that is in progress goes on,
+/// without that dependency.
 fn reset(group: &str, now: Time) -> Result<i64> {
     guard();
     let (all, _) = hold(group);

@@ -2,8 +2,8 @@
 //!
 //! **It holds no row while it sleeps.** Its looks give up their locks at once, and it has written nothing: otherwise a cancel
 //! would have to wait for the row of the task, and the call could not be woken by it. So the extension that comes before the
-//! sleep is made by a process that commits ([`errand`]); where there is none, none is made, and the call comes back before the
-//! first deadline would pass.
+//! sleep is made by a process that commits ([`errand`]); where there is none, or the caller has begun a transaction
+//! block, none is made, and the call comes back before the first deadline that can be moved would pass.
 //!
 //! **It is woken by an end.** A change that makes a token void is noted for the task ([`wake::let_go`], [`wake::settled`]), and its
 //! commit, where that calls back, wakes the calls that are registered for that; a commit between a look and the sleep finds the
@@ -34,13 +34,14 @@ use crate::token::{Nonce, Token, in_pieces};
 use crate::upkeep::Next;
 use crate::wake;
 
-/// For how many tasks a call registers: the server's table of locks has room for some for each connection.
+/// For how many tasks a call registers at most: the server's table of locks has room for some for each connection.
 const MOST_CHANNELS: usize = 16;
 
 /// How often a call looks that holds more.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// So long before a deadline passes the call comes back, or a quarter of what is left when it begins, if that is less.
+/// So long before a deadline passes that can still be moved the call comes back, or a quarter of what is left when it begins, if
+/// that is less.
 const BEFORE: Duration = Duration::from_secs(1);
 
 record! {

@@ -242,7 +242,8 @@ struct Keys {
 }
 
 impl Keys {
-    /// A task for each id and body. What is wrong with the keys is said of the first of them, but for `unique_by`.
+    /// A task for each id and body. What is wrong with the keys that they share is said of the first of them, as a rule; what is wrong
+    /// with an id or `unique_by`, of the task itself.
     fn of(self, tasks: Vec<(Option<String>, Option<String>)>) -> Result<Vec<TaskSpec>> {
         let alone = tasks.len() == 1;
         let first = tasks.first().and_then(|(id, _)| id.clone());

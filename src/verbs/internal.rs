@@ -1,5 +1,5 @@
-//! Functions that the extension itself calls, through SQL: from statements and views, or for the owner's rights and the
-//! settings that come with a function; and the clock, and what a session remembers.
+//! Functions that the extension itself calls, in its statements, views and functions or right before a commit; and the clock, and
+//! what a session remembers.
 
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;

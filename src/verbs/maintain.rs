@@ -22,8 +22,8 @@ fn taskq_recount() {
     seal::begin_anew();
 }
 
-/// Does all that is due, in steps, and returns how many steps found something to do. What other
-/// transactions hold is left to them.
+/// Does what is due, in steps, and returns how many steps found something to do, sealing aside. What other transactions hold is
+/// left to them.
 fn maintain() -> Result<i64> {
     let now = clock::now();
     let mut steps = 0;

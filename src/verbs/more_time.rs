@@ -13,7 +13,7 @@ use crate::store::slot::{self, Ask, Assignment, Limit};
 use crate::store::{lease, merge_key};
 use crate::token::{Base, Nonce, Token, in_pieces};
 
-/// Gives performances that are still held time until then, or for as long as a try may last; which these are.
+/// Gives performances that are held, or can be held again, time until then, or for as long as a try may last; which these are.
 pub(super) fn more_time(
     tokens: &[Token],
     deadline: Time,
@@ -50,17 +50,19 @@ record! {
         granted_at: Option<Time>,
         max_run_time: Option<Interval>,
         action: String,
-        /// Limits: of the action, of each group of it, of the group.
+        /// The limit of the action.
         of_action: Option<i32>,
         merge_key: Option<String>,
         /// Empty: none.
         group: String,
+        /// The limit of the action for each group.
         per_group: Option<i32>,
+        /// The limit of the group.
         of_group: Option<i32>,
     }
 }
 
-/// Tasks back in the queue because their deadline passed, or set aside, and not granted since.
+/// Tasks whose deadline has passed, back in the queue or set aside, and not granted since.
 static LATE: Statement<(&[TaskNo], &[Nonce]), InQueue> = Statement::new(
     c"SELECT r.task_no, r.nonce, r.action_no, r.granted_at, r.max_run_time, a.name, s.max_concurrency, t.merge_key, COALESCE(t.group_id, ''), s.max_per_group,
              (SELECT g.max_concurrency FROM taskq.task_group g WHERE g.group_id = t.group_id)
@@ -74,7 +76,7 @@ static LATE: Statement<(&[TaskNo], &[Nonce]), InQueue> = Statement::new(
 );
 
 /// Lets workers that come late hold their tasks again, where that breaks no limit: what the performance had
-/// occupied was given up when the deadline passed, and another task may have it by now.
+/// occupied was given up when its deadline had ended it, and another task may have it by now.
 fn hold_again(late: &[&Token], deadline: Time, actor_id: &str, now: Time) -> Vec<(TaskNo, (Nonce, Time))> {
     let pieces = in_pieces(late.iter().map(|token| token.pair()));
     let look = |(task_nos, nonces)| LATE.map((task_nos, nonces), |row| Late::of(row, deadline, now));
@@ -131,7 +133,7 @@ impl Late {
         })
     }
 
-    /// A slot of each of its limits; `None` if one of them is full. Waits for no lock.
+    /// A slot of each of its limits; `None` if there is none to be had of one of them. Waits for no lock.
     fn slots(&self) -> Option<Vec<Assignment<'_>>> {
         let free = slot::lock_free(&self.asks).slots;
         let slots = self.asks.iter().zip(free).map(|(ask, free)| {

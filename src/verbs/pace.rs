@@ -4,11 +4,11 @@
 //! latch where it waits for a lock or for another backend's page, so a wake-up that comes in the middle of a look may be
 //! gone by its end. And a look skips what others have locked, and they may release it without a change. Both are over a
 //! moment later, as a rule. So **a short sleep follows first**, and another look. What is still locked then is
-//! searched for after twice the time, and so on: nothing stays hidden for much longer than it was locked. Otherwise the long
-//! sleeps follow, which double as well, up to that of [`wake::longest_sleep`].
+//! searched for after twice the time, and so on: as a rule nothing stays hidden for much longer than it was locked. Otherwise the
+//! long sleeps follow, which double as well, up to that of [`wake::longest_sleep`].
 //!
-//! Looks cost something, and many calls sleep: a look that can find nothing new, since no transaction of the whole
-//! cluster has changed anything since the one before, is skipped. A backend whose call for some actions came
+//! Looks cost something, and many calls sleep: at the end of such a sleep a look that can find nothing new, since no transaction of
+//! the whole cluster has changed anything since the one before, is left out. A backend whose call for some actions came
 //! back empty goes on with the long sleeps where it was, if it calls for the same ones within a second.
 
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) struct Pace {
     longest: Duration,
     /// The next long sleep.
     long: Duration,
-    /// The sleep before the last look, if that was a short one.
+    /// The sleep before the last look, if that was a short one or counts as one.
     short: Option<Duration>,
 }
 

@@ -36,7 +36,7 @@ fn taskq_release_tasks(
     })
 }
 
-/// Those in progress of the tasks with these ids.
+/// Those in progress of the tasks with these ids, and with these actors and actions if any are given.
 static NAMED: Statement<(&[&str], &[&str], &[&str]), TaskNo> = Statement::new(
     c"SELECT r.task_no
         FROM (SELECT DISTINCT u.id FROM pg_catalog.unnest($1) AS u(id)) AS u
@@ -47,7 +47,7 @@ static NAMED: Statement<(&[&str], &[&str], &[&str]), TaskNo> = Statement::new(
          AND ($3 IS NULL OR (SELECT a.name = ANY ($3) FROM taskq.action a WHERE a.action_no = r.action_no))",
 );
 
-/// The same of these actions: walks what is ready or in progress of them.
+/// Those in progress of these actions, and with these actors if any are given: walks what is ready or in progress of the actions.
 static OF_ACTIONS: Statement<(&[&str], &[&str]), TaskNo> = Statement::new(
     c"SELECT r.task_no
         FROM taskq.action a
@@ -59,13 +59,13 @@ static OF_ACTIONS: Statement<(&[&str], &[&str]), TaskNo> = Statement::new(
        WHERE a.name = ANY ($2) AND r.nonce <> 0 AND ($1 IS NULL OR r.actor_id = ANY ($1))",
 );
 
-/// The same of these actors: walks all that is ready or in progress. An index would make every grant write to it.
+/// Those in progress with these actors: walks all that is ready or in progress. An index would make every grant write to it.
 static OF_ACTORS: Statement<&[&str], TaskNo> = Statement::planned_each_time(
     c"SELECT r.task_no FROM taskq.run r WHERE r.nonce <> 0 AND r.actor_id = ANY ($1)",
 );
 
-/// Ends the tries of those that are still in progress, and owned by these actors, once they are locked in the global order;
-/// waits for transactions that hold one.
+/// Ends the tries of those that are still in progress, and owned by these actors if any are given, once they are locked in the global
+/// order; waits for transactions that hold one.
 fn release(found: &[TaskNo], actors: Option<Vec<Option<String>>>, status: Option<String>) -> Result<i64> {
     let actors: Option<HashSet<String>> = actors.map(|actors| actors.into_iter().flatten().collect());
     let is_theirs = |live: &Live| match (&actors, &live.actor_id) {

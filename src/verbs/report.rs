@@ -26,7 +26,7 @@ fn taskq_report_status(
     });
 }
 
-/// FOR KEY SHARE: the task is not returned or cancelled before the report is committed. Reports of different
+/// FOR KEY SHARE: the task is not returned or cancelled before the transaction of the report ends. Reports of different
 /// processes wait for each other only at the row in `progress`.
 static HELD: Statement<(TaskNo, Nonce), bool> =
     Statement::new(c"SELECT true FROM taskq.run r WHERE r.task_no = $1 AND r.nonce = $2 FOR KEY SHARE");

@@ -43,8 +43,7 @@ fn taskq_retry_tasks(
     })
 }
 
-/// Walks the settled tasks once: there is no index on how tasks ended, and an operator can wait. Those that
-/// ended first come first.
+/// May walk all settled tasks: there is no index on how tasks ended. Those that ended first come first.
 static MATCHING: Statement<Filters, TaskNo> = Statement::planned_each_time(sql!(
     "SELECT t.task_no
            FROM taskq.settled s
@@ -61,7 +60,7 @@ static MATCHING: Statement<Filters, TaskNo> = Statement::planned_each_time(sql!(
           LIMIT $8"
 ));
 
-/// Given nothing but ids, a task that cannot come back is a refusal; a filter passes it over.
+/// Given nothing but ids, an aborted task that cannot come back is a refusal; otherwise it is passed over.
 fn retry(filter: Filter) -> Result<i64> {
     let now = clock::now();
     if let Some(ids) = filter.only_ids()? {

@@ -112,7 +112,7 @@ fn taskq_return_tasks_json(returns: Option<AnyElement>) -> Outcomes {
 /// What a call returns, read and checked.
 pub(super) struct Returning {
     returns: Vec<Entry>,
-    /// For each of them its token, and for how long its workgroup is held back.
+    /// For each of them its token, and for how long its workgroup is held back; no entries where none can be given.
     delays: Vec<(Option<Uuid>, Option<Interval>)>,
     idle: Idle,
 }
@@ -164,7 +164,7 @@ impl Returning {
     }
 }
 
-/// Which arguments of a call do nothing beside the code that the task is returned with.
+/// Whether these arguments of a call do nothing beside the code that a task is returned with.
 #[derive(Clone, Copy, Debug, Default)]
 struct Idle {
     result: bool,

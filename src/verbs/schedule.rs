@@ -21,7 +21,7 @@ const MAX_SCHEDULE_NAME: usize = MAX_NAME - 32;
 /// The longest cron expression, in bytes. Each call that finds the schedule due reads it.
 const MAX_CRON: usize = 1_000;
 
-/// How many of the latest missed runs can be asked for: they are looked for backwards from now, each time anew.
+/// The greatest `max_backfill`: the latest missed runs are looked for backwards from now, each time anew.
 const MAX_BACKFILL: i32 = 1_000;
 
 /// `taskq.schedule(name, cron, task, timezone, overlap, backfill, max_backfill) -> timestamptz`

@@ -109,7 +109,7 @@ struct Settings<'a> {
 }
 
 impl Settings<'_> {
-    /// Checks each by itself.
+    /// Checks what can be wrong with each by itself.
     fn check(&self) -> Result<()> {
         for (argument, value, least, most) in [
             ("max_tries", self.max_tries, 1, i32::MAX),
@@ -264,7 +264,7 @@ static KNOWN: Statement<&str, bool> = Statement::new(
           OR EXISTS (SELECT FROM taskq.action a WHERE a.name = $1 AND NOT a.forgotten)",
 );
 
-/// Wakes all who wait for tasks of an action: what holds them back has changed.
+/// Has all calls that wait for tasks of an action look again: what holds these back may have changed.
 fn wake_all(name: &str) {
     for action_no in actions::numbers(&[name.to_owned()]) {
         wake::ready_for_all(action_no);

@@ -15,8 +15,8 @@ const MOST_WEIGHT: i32 = 1000;
 
 /// `taskq.set_group(group_id, max_concurrency, weight, clear) -> void`
 ///
-/// Waits for transactions that have set, paused, resumed or deleted the same group, or set its tasks aside, and, if a limit
-/// is set, for those that make slots of it, and return or extend its tasks.
+/// Waits for transactions that have set, paused, resumed or deleted the same group, or set its tasks aside, for instance, and, if a
+/// limit is set, for those that make slots of it, or return or extend its tasks.
 #[pg_extern(sql = "")]
 fn taskq_set_group(
     group_id: Option<&str>,
@@ -50,7 +50,7 @@ fn set_group(group: &str, max_concurrency: Option<i32>, weight: Option<i32>, cle
             backfill::without_slot_in_group(group).into_iter().map(|(task_no, _)| task_no).collect();
         backfill::assign(&limit, most, &held);
     }
-    // What was held back by the group may go now, or may not: all who wait for it look again.
+    // What was held back by the group may go now, or may not: all calls that wait for its tasks look again.
     for action_no in slot::concerned(&limit) {
         wake::ready_for_all(action_no);
     }

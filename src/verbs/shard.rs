@@ -4,7 +4,7 @@
 //! **The number is where the sequence is.** Its values are what a dump takes along, so the number comes with the data,
 //! and is not looked up to make a task. Setting it restarts the sequence, which is transactional, and locks it: the
 //! call waits for transactions that have taken a number, and those that want one wait for the call. So no transaction
-//! has numbers of two shards.
+//! has tasks of two shards.
 //!
 //! **Before the first task.** A name of an action gets a number with the first task of it, and keeps that. A queue without
 //! any has never had a task: nothing that is stored, and no token, has a number that could be given out again.

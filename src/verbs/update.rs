@@ -142,8 +142,7 @@ fn update(ids: &[&str], filter: &Filter, skip: bool, change: &Change, now: Time)
         fold::locked(|| Ok(locks::lock_by_id(&ids, LockStrength::Update)), |(_, rows)| rows)?;
     refuse_missing(&ids, &found)?;
     rights::check_tasks(Doing::Change, found.values().copied())?;
-    // Another task may have come in the place of one by now. What a task is does not change, and where it is the locks
-    // tell: nothing that has come since can be among them.
+    // Another task may have come in the place of one by now. The group and the action of a task do not change.
     meeting(filter, &mut found);
     let pending = |task_no: &TaskNo| rows.get(task_no).is_some_and(|row| !row.in_progress());
     if !skip && !found.values().all(pending) {
@@ -160,7 +159,7 @@ fn update(ids: &[&str], filter: &Filter, skip: bool, change: &Change, now: Time)
     Ok(change_all(&in_order(&ids, &found, &rows), change, now))
 }
 
-/// Reads all that is not settled and for which no token is valid; those that were inserted first come first.
+/// Tasks that are not settled and for which no token is valid, in the order of their numbers.
 static MATCHING: Statement<(&[&str], &[&str], &[&str]), TaskNo> = Statement::planned_each_time(sql!(
     "SELECT t.task_no
        FROM (SELECT r.task_no FROM taskq.run r WHERE r.nonce = 0
@@ -175,7 +174,7 @@ static MATCHING: Statement<(&[&str], &[&str], &[&str]), TaskNo> = Statement::pla
       ORDER BY t.task_no"
 ));
 
-/// Changes what a filter has found, but for what has begun since; how many have been changed.
+/// Changes what a filter has found, but for what has begun, ended or gone since; how many have been changed.
 fn update_matching(filter: Filter, change: &Change) -> Result<i64> {
     filter.check(Doing::Change)?;
     let Filter { task_ids, actions, groups, .. } = filter;
@@ -240,13 +239,13 @@ static BEGUN: Statement<&[TaskNo], (TaskNo, String)> = Statement::new(
        CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled s WHERE s.task_no = u.task_no OFFSET 0) AS s",
 );
 
-/// Those of the tasks that have begun, with their states.
+/// Those of the tasks that are in progress or have ended, with their states.
 fn begun(found: &HashMap<String, TaskNo>) -> HashMap<TaskNo, String> {
     let task_nos: Vec<TaskNo> = found.values().copied().collect();
     BEGUN.query(task_nos).into_iter().collect()
 }
 
-/// Refuses the first of the tasks that has begun, and so has a state here.
+/// The refusal of the first of the tasks that has a state here: it is in progress, or has ended.
 fn first_begun<'s>(
     ids: &[&str],
     found: &HashMap<String, TaskNo>,
@@ -289,7 +288,7 @@ fn apply(rows: &[&Live], change: &Change, now: Time) {
         true => riders::among(&task_nos),
         false => HashSet::new(),
     };
-    // What they are to do has changed since, or when: that is to be done, too.
+    // A rider whose body changes, or whose time lies ahead now, is to run by itself.
     let gets_off = change.body.is_some() || ahead.is_some();
     task::UPDATE.execute((
         task_nos,
@@ -312,7 +311,7 @@ fn apply(rows: &[&Live], change: &Change, now: Time) {
             Place::Parked if ahead.is_some() => leaving.push(*row),
             Place::Parked if at_the_end => parked.push(row.task_no),
             Place::Parked => {}
-            // Where it stands is asked once the other is given back.
+            // A rider: where it stands is asked once its leader is given back.
             Place::Run { .. } if riding.contains(&row.task_no) => staying.push(row.task_no),
             Place::Run { .. } if at_the_end => leaving.push(*row),
             Place::Run { .. } => staying.push(row.task_no),

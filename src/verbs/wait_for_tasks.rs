@@ -59,7 +59,7 @@ fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
     }
 }
 
-/// Under how many tasks one call is registered.
+/// Under how many tasks one call is registered at most.
 const MOST_CHANNELS: usize = 16;
 
 fn num_over(tasks: &[(TaskNo, &str)]) -> usize {

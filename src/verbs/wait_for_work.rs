@@ -49,14 +49,14 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
         waiter.before_look();
         let mut look = look(&mut waiter, &names);
         if session::has_transaction_id() {
-            // Others had something in their hands, or it is ready: a sleeping call keeps no id.
+            // The look has locked or changed something, which is undone: a sleeping call keeps no id.
             wake::stay_registered(|| call.leave_transaction("wait_for_work"));
         }
         if !look.ready && waiter.sleep(look.next) {
             continue;
         }
         if !look.ready && look.next.owed {
-            // The time is up: what is due is done as by a call that does not wait, and committed.
+            // The time is up: some of what is due is done, as by a call that does not wait, and committed.
             look.ready = LOOK_FOR_WORK.first((names.clone(), true)).is_some_and(|(ready, ..)| ready);
             wake::stay_registered(|| call.leave_transaction("wait_for_work"));
         }
@@ -113,7 +113,8 @@ fn permitted(names: Vec<Option<String>>) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// `taskq._look_for_work(actions text[], keep_up boolean) -> TABLE (ready boolean, owed boolean, due timestamptz, shared timestamptz, rest bigint)`: whether
+/// `taskq._look_for_work(actions text[], keep_up boolean) ->
+/// TABLE (ready boolean, owed boolean, due timestamptz, shared timestamptz, rest bigint)`: whether
 /// own_tasks would be granted a task; else what is left for others, and until when. `keep_up`: some of what is due is done first.
 #[pg_extern(sql = "")]
 fn taskq_look_for_work(names: Vec<Option<String>>, keep_up: bool) -> Rows<Found> {

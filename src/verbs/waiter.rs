@@ -36,12 +36,11 @@ pub(crate) struct Waiter {
     quiet: Quiet,
     /// What is owed a process, of a call that waits for tasks and has slept.
     owed: Next,
-    /// It says nothing of a transaction block: what is to be seen meanwhile was committed by another process.
+    /// It gives no notice of a transaction block: before it sleeps it has changed and locked nothing there.
     quietly: bool,
     /// The subtransaction that the call is in, whatever it begins for its looks.
     level: i32,
-    /// The actions, of a call that waits for work; and the channels on which it is woken for all that
-    /// concerns them.
+    /// The actions, of a call that waits for work; and the channels on which it is woken whatever the numbers of these are.
     names: Option<(Vec<String>, Registration)>,
     registered: Option<Registration>,
 }
@@ -84,14 +83,15 @@ impl Waiter {
     /// Forgets earlier wake-ups. To be called before a look, by a call that is registered. Within a look, what
     /// finds out where else to register comes before what it searches for.
     ///
-    /// A client that has vanished is noticed here, so that no grant is made to it; not between the look and the sleep,
+    /// A client that has vanished is noticed here, so that no grant is made to it, as a rule; not between the look and the sleep,
     /// since the check forgets wake-ups.
     ///
-    /// A wake-up that is forgotten here counts as one that ended a sleep: it may have been meant for another waiting call
-    /// (see [`wake::pass_on`]), which goes on sleeping if this look finds nothing.
+    /// A wake-up that is forgotten here counts as one that ended a sleep, and is passed on if this look finds nothing: it may have been
+    /// meant for another waiting call (see [`wake::pass_on`]).
     ///
-    /// A call that waits for tasks asks here what is owed a process, since its look does not. To ask, it may have to wait for a lock on
-    /// a table, and Postgres resets the latch while it does: between the look and the sleep, a wake-up would be lost by that.
+    /// A call that waits for tasks, and has slept, asks here what is owed a process, since its look does not. To ask, it may have to
+    /// wait for a lock on a table, and Postgres resets the latch while it does: between the look and the sleep, a wake-up would be
+    /// lost by that.
     pub(crate) fn before_look(&mut self) {
         if self.names.is_none() && self.slept {
             self.owed = upkeep::owed();
@@ -143,7 +143,7 @@ impl Waiter {
         }
         let next = if self.names.is_some() { next } else { Next { due: next.due, ..self.owed } };
         let _starting = background::call_if(next.owed);
-        // The process may end before it comes to it, of whatever.
+        // The process may end, for any reason, before it comes to that.
         let again = next.owed.then(|| Instant::now() + OVERDUE_LOOK.max(next.rest));
         let due = next.due.into_iter().chain(next.shared.map(background::when_to_look)).min();
         loop {
@@ -153,7 +153,7 @@ impl Waiter {
                 return false;
             }
             if !self.slept && !self.quietly && block::begun_by_caller() {
-                // The forgotten autocommit of a driver.
+                // As a rule this is the forgotten autocommit of a driver.
                 notice(
                     "this call sleeps inside a transaction block",
                     "Until the transaction ends, what it has changed is not seen by others, and what it has locked is \

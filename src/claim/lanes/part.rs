@@ -84,8 +84,8 @@ impl Cost {
         self.pages.set(self.pages.get() + looked.pages);
     }
 
-    /// An entry takes some thirty pages at most, with its lane, its task and its group; a lane that is jumped over half
-    /// of that.
+    /// So many pages are cheap: some thirty for an entry, with its lane, its task and its group, and half of that for a lane that is
+    /// jumped over.
     fn tell(&self, action_no: i32, jumped_over: usize) {
         lane_marks::has_cost(action_no, self.pages.get(), 32 * self.met.get() + 16 * jumped_over);
     }

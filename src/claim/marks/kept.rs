@@ -11,10 +11,10 @@ use crate::pg::clock::Wall;
 use crate::store::decided::{Decided, Look, Standing};
 use crate::store::run;
 
-/// How many priorities of an action have marks; of more, those that tasks were granted of last.
+/// How many priorities of an action have marks at most; of more, those that tasks were granted of last.
 const MOST_PRIORITIES: usize = 8;
 
-/// Of how many actions marks are kept, and looked after in one call.
+/// Of how many actions marks are kept at most, and looked after in one call.
 pub(super) const MOST_ACTIONS: usize = 256;
 
 /// The marks of some actions, in columns.
@@ -196,8 +196,8 @@ impl Marks {
         }
     }
 
-    /// A task of this action and priority was granted: it has a mark from now on. Where there are too many, others lose
-    /// theirs.
+    /// A task of this action and priority was granted, or a mark of theirs is taken over: they have one from now on. Where there are
+    /// too many, others lose theirs.
     pub(super) fn learn(&mut self, action_no: i32, priority: i32) {
         self.grants += 1;
         if !self.marks.contains_key(&action_no) && self.marks.len() >= MOST_ACTIONS {

@@ -8,7 +8,7 @@ use crate::number::Position;
 pub(crate) struct Ranges {
     /// The action of each stretch.
     pub(super) action_nos: Vec<i32>,
-    /// The highest priority of each stretch, included. Above the first and between marks there may be priorities that
+    /// The highest priority of each stretch, included. Above, between and below the marks there may be priorities that
     /// this backend does not know.
     pub(super) highest: Vec<i32>,
     /// The lowest priority of each stretch, included.
@@ -43,7 +43,7 @@ impl Ranges {
     }
 
     /// The call has seen that there is nothing in a stretch before this position, and walks it from there on. (What is committed
-    /// meanwhile is for those whom that commit wakes, and for the next call.)
+    /// meanwhile is for the calls that this commit wakes, and for the next call.)
     pub(in crate::claim) fn go_on(&mut self, at: usize, from: Position) {
         self.starts[at] = from.max(self.starts[at]);
     }

@@ -1,6 +1,6 @@
 //! Whether marks still hold is found out by a walk from the beginning, a part of which each look takes.
 //!
-//! A mark could be forgotten instead, and found out by the next claim. That would walk all the way in one call, which takes
+//! A mark could be forgotten instead, and found out by the next claim. That would walk all the way in one call, which may take
 //! seconds where millions of entries are dead, again and again. What a look finds in its part as grantable, before a mark, is where
 //! the mark goes back to.
 
@@ -9,7 +9,7 @@ use crate::number::Position;
 use crate::pg::clock::Wall;
 use crate::store::run::Walked;
 
-/// How many entries of the index a look comes upon at most in its part: some tenths of a millisecond, if they are dead. A part of one
+/// How many entries of the index a look comes upon at most in its part, so that none takes long. A part of one
 /// position cannot be cut further, and is walked to its end.
 const MOST_ENTRIES: u64 = 1_024;
 
@@ -33,7 +33,7 @@ pub(super) struct Recheck {
     began: Wall,
     /// Actions and priorities whose marks are still to be walked to; the last one first.
     left: Vec<(i32, i32)>,
-    /// To where the first of them is walked.
+    /// To where the one that is next is walked.
     from: Position,
     /// How many positions the next part has.
     width: usize,
@@ -80,7 +80,7 @@ impl Recheck {
                 }
             }
             (Some(_), Walked::TooMuch) => self.width = (self.width / 4).max(1),
-            // Another priority has taken its place.
+            // It has lost its place to others.
             (None, _) => self.next(),
         }
     }

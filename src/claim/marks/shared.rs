@@ -1,6 +1,6 @@
 //! Marks that backends share, in the table `low_mark`.
 //!
-//! A backend that has no marks of an action would scan all that is dead: that takes seconds where a session holds a snapshot and
+//! A backend that has no marks of an action would scan all that is dead: that may take seconds where a session holds a snapshot and
 //! millions of tasks are done. So it takes over what others have written down. That holds for it as for them: what is written is
 //! the mark that is good for every backend, never one of a transaction's own, and it went up to what was decided by then.
 //! Whatever this backend's transaction has taken itself, it had an id before that: it was no further decided then.
@@ -16,7 +16,7 @@ use crate::pg::table::look;
 use crate::store::low_mark::{self, LowMark};
 use crate::store::numbers;
 
-/// How many positions a mark moves until it is worth writing down: so many entries a new backend walks over in a millisecond.
+/// How many positions a mark moves until it is worth writing down: so many entries a new backend can well walk over.
 const FAR: usize = 4_096;
 
 /// How soon a backend without marks of an action asks again whether others have some.

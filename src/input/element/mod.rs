@@ -1,4 +1,4 @@
-//! One element of a JSON array, read with serde straight from its text.
+//! Elements of JSON arrays, and tasks by themselves, read with serde straight from their text.
 
 mod arrays;
 mod awaited;

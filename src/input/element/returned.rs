@@ -26,7 +26,8 @@ pub(crate) struct ReturnSpec {
     pub(crate) status: Option<String>,
     /// What the task leaves to its dependents.
     pub(crate) result: Option<JsonText>,
-    /// How long one that is given back is not granted again; `None`: its back-off if the try counts and it is not suspended.
+    /// How long one that is given back is not granted again; `None`: its back-off if the try counts and it is not suspended, else no
+    /// time.
     pub(crate) retry_after: Option<Interval>,
     /// Tasks that are inserted with the return. None at all is not the same as an empty list.
     pub(crate) children: Option<Vec<TaskSpec>>,

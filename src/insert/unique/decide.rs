@@ -1,5 +1,5 @@
 //! Which of the tasks of a call hold a key, and what they do to those that held it. Decided from what was looked up
-//! and locked; nothing here asks the database, but for the words of a refusal.
+//! and locked; nothing here asks the database, but for rights and the words of a refusal.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,7 +23,7 @@ pub(super) struct Winner {
     pub(super) element: usize,
     /// The stored tasks whose places it takes.
     pub(super) replaced: Vec<Holder>,
-    /// The stored task with this key that it runs after: one that had begun.
+    /// The stored task with this key that it comes after: one that had begun (and may be pending again, and be replaced as well).
     pub(super) behind: Option<Holder>,
     /// It is not granted before the end of the period of that task.
     pub(super) not_before: Option<Time>,
@@ -31,8 +31,8 @@ pub(super) struct Winner {
     pub(super) since: Time,
 }
 
-/// Which of the call's tasks with one key are inserted; the last of them holds the key. `gives_way`: another element
-/// of the call surely takes the place of the stored task that has it.
+/// Which of the call's tasks with one key are inserted; the key is to point to the last of them. `gives_way`: an element
+/// of the call, unless it is left out itself, takes the place of the stored task that has it.
 pub(super) fn winners(
     key: &Key,
     known: &Known,
@@ -126,7 +126,7 @@ fn in_place_of(holder: &Holder, element: usize, task: &NewTask, known: &Known, c
 }
 
 impl Winner {
-    /// One that finds no other task with its key.
+    /// One that takes no other task's place, and comes after none.
     fn of(element: usize, now: Time) -> Self {
         Winner { element, replaced: Vec::new(), behind: None, not_before: None, since: now }
     }

@@ -6,14 +6,14 @@
 //!
 //! **Of two callers that insert the same key, one waits for the other.** An insertion locks the rows of
 //! all its keys before it locks a task, in the order of (action, key), in
-//! one statement that inserts those that are missing; so calls with the same keys in any order do not
-//! deadlock. The state of the key's holder is read with a *newer* snapshot: the transaction that had the row
-//! has committed, and its task is seen. Under REPEATABLE READ a row that was committed after the statement
-//! began is an error (40001) and not a wrong answer.
+//! one statement that inserts those that are missing; so calls with the same keys in any order do not by themselves
+//! deadlock over these. The state of the key's holder is read with a *newer* snapshot: if the transaction that had the
+//! row has committed, its task is seen. Under REPEATABLE READ a row that was committed after the transaction's snapshot
+//! is an error (40001) and not a wrong answer.
 //!
 //! **What is replaced, followed or relied upon is locked** with everything else that the call names, in the
-//! global order (`locks`), and read again. A claim may have granted it meanwhile; then the new task
-//! comes after it. A task is *relied upon* if the new one is not inserted because that one waits: it must not
+//! global order (`locks`), and read again. A claim may have granted it meanwhile; then it is decided by
+//! that. A task is *relied upon* if the new one is not inserted because that one waits: it must not
 //! begin before this transaction, which may have changed what it works on, has committed.
 //!
 //! A call that removes a task removes the row that points to it, with SKIP LOCKED, and so does not wait for an
@@ -49,7 +49,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Locks the keys of the call's tasks and looks who holds them.
+    /// Locks the keys of the call's tasks and looks which tasks hold them.
     pub(super) fn lock(tasks: &[NewTask], now: Time) -> Self {
         let mut open: BTreeMap<Key, Known> = BTreeMap::new();
         for task in tasks {
@@ -167,7 +167,7 @@ impl Keys {
         Ok(())
     }
 
-    /// The ids of stored tasks whose places are taken by tasks with the same ids.
+    /// The ids of stored tasks whose places are taken, for their keys, by tasks with the same ids.
     pub(super) fn replaced_namesakes<'a>(&'a self, tasks: &[NewTask]) -> Vec<&'a str> {
         let ids: HashMap<usize, &str> = tasks.iter().map(|t| (t.element, t.id.as_str())).collect();
         self.winners()
@@ -200,7 +200,7 @@ impl Keys {
                     since: winner.since,
                     not_before: winner.not_before,
                 }),
-                // The row was made for a task that turned out to exist under its id.
+                // No task with the key is inserted after all: it turned out to exist under its id.
                 None if known.holder.is_none() => unused.push((key, known.points_to)),
                 _ => {}
             }
@@ -261,7 +261,7 @@ impl<'a> Namesakes<'a> {
         ordered
     }
 
-    /// Whether the holder of a key surely gives way to one that has its id.
+    /// Whether the holder of a key gives way to one that has its id, as far as other keys decide on that.
     fn give_way(
         &self,
         key: &Key,

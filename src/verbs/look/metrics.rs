@@ -1,9 +1,9 @@
 //! `metrics`: the numbers of the moment as OpenMetrics text; `metrics_rows`: the same as rows.
 //!
 //! One statement counts, with one snapshot: each table of what is alive is read, from end to end as long as it is
-//! small and else in part (`sql/estimates.sql`); what has settled is in tallies. Two small ones besides ask what is set for
-//! the actions, and how old the oldest ready tasks are.
-//! The exposition format (escaping, suffixes, `# EOF`) is left to `prometheus-client`.
+//! small and else in part (`sql/estimates.sql`); what has settled is summed up in tallies, but for the latest. Two
+//! small ones besides ask what is set for the actions, and how old the oldest ready tasks are.
+//! The exposition format of the text (escaping, suffixes, `# EOF`) is left to `prometheus-client`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -50,8 +50,8 @@ record! {
     }
 }
 
-/// What is counted: the kind of number, the number of the action if it is one of each, a text, the number, and the
-/// first task that it is about. `task` is never read as a whole.
+/// What is counted: the kind of number, the number of the action if it is one of each (of `waiters` the kind of channel), a text, the
+/// number, and of what is alive the first task that it is about, where there is one. `task` is not read as a whole.
 /// Planned anew at each call: what groups best is another plan as the tables grow.
 static COUNT: Statement<(Time, bool, i32), Count> = Statement::planned_each_time(
     c"WITH live AS MATERIALIZED (SELECT * FROM taskq._about()),
@@ -212,7 +212,7 @@ impl Metrics {
         .add([("action", action), ("outcome", ended(letters)), ("cause", cause.name())], number);
     }
 
-    /// What is shown although there may be none of it. `kept`: with the settled tasks that are kept.
+    /// Of what is not shown per action: what is shown although there may be none of it. `kept`: with the settled tasks that are kept.
     fn zeros(&mut self, kept: bool) {
         for channel in ["work", "end_of_task"] {
             self.gauge("waiters", "Sessions that sleep until there is work, or until a task has ended.")
@@ -226,7 +226,7 @@ impl Metrics {
         }
     }
 
-    /// What is not kept per action.
+    /// What is not shown per action.
     fn rest(&mut self, counts: &[Count], kept: bool) {
         self.zeros(kept);
         for count in counts {
@@ -316,7 +316,7 @@ struct Family {
 enum Kind {
     /// A number that only grows, until its source is reset.
     Counter,
-    /// A number of things that are there at the moment.
+    /// A number of the moment.
     Gauge,
     /// A time.
     Seconds,

@@ -1,4 +1,4 @@
-//! Looking: nothing is changed. Graphs are read level by level, each with a snapshot of its own.
+//! Looking: nothing is changed. A walk through a graph reads it level by level, each level with a snapshot of its own.
 
 mod code;
 mod metrics;

@@ -237,7 +237,7 @@ fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
 
-/// For a terminal: what would move its cursor, colour it or turn the direction of what follows is shown as what it is.
+/// For a terminal, in one line: controls, which could move its cursor or colour it, are escaped, and so are most marks of direction.
 fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in one_line(text).chars() {

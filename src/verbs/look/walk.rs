@@ -42,7 +42,7 @@ static DOWN: Statement<&[TaskNo], Link> = Statement::new(
        ORDER BY d.after_no, d.run_no",
 );
 
-/// The links that lead from these tasks in one direction.
+/// The links that lead from these tasks in one direction, but for those without which a task has gone on.
 pub(super) fn links(from: &[TaskNo], way: Way) -> Vec<Link> {
     let statement = if way == Way::Up { &UP } else { &DOWN };
     statement.query(from)
@@ -82,10 +82,10 @@ pub(super) struct Node {
     pub(super) action: String,
     /// Its state, as the view `taskq.tasks` has it.
     pub(super) state: String,
-    /// What the state does not tell: "skipped" of one that is aborted since there was no need of it; "suspended" and "signal" of such as
-    /// are blocked.
+    /// What the state does not tell: "skipped" of one that has aborted and was not needed; "suspended" and "signal" of such as are
+    /// blocked.
     pub(super) kind: Option<String>,
-    /// Microseconds from its last grant to its end, or so far if it is in progress; else 0.
+    /// Microseconds of the try with which it ended, or that it is in; 0 if there is none.
     pub(super) duration: i64,
 }
 

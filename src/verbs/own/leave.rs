@@ -20,7 +20,7 @@ pub(super) fn leave(look: &Look, waiter: &mut Option<Waiter>, max_tasks: usize) 
     }
     let action_nos = look.action_nos();
     wake::hand_on(&action_nos, waiting, || {
-        // When a rate lets a task go again only those know who have looked.
+        // When a rate lets a task go again only calls that have looked know.
         let rated: Vec<i32> = look.actions.iter().filter(|a| a.rate.is_some()).map(|a| a.action_no).collect();
         let mut left = match full {
             true => left_behind(&action_nos, true, slept.then(clock::now)),

@@ -20,7 +20,7 @@ pub(super) struct Look {
     /// The actions that it asks for, in the order of their numbers, as they were when they were last looked
     /// up.
     pub(super) actions: Vec<Action>,
-    /// There are settled tasks whose retention is over.
+    /// Settled tasks were found whose retention is over.
     pub(super) expired: bool,
 }
 
@@ -36,15 +36,15 @@ impl Look {
     }
 }
 
-/// How many rounds of upkeep and claim a call makes that grant it nothing. There may be any number of tasks that are due, and may not
-/// run; a call that is cut off by its caller's time-out has done nothing. The next call goes on from there.
+/// How many rounds of upkeep and claim a call makes at most that grant it nothing. There may be any number of tasks that are due, and
+/// may not run; a call that is cut off by its caller's time-out has done nothing. The next call goes on from there.
 const MOST_IN_VAIN: usize = 5;
 
-/// How often a call counts signals that are not counted yet, for something of its own behind those of others; in a transaction
-/// block once.
+/// How often a call counts signals that are not counted yet at most, for something of its own behind those of others; in a
+/// transaction block once.
 const MOST_ROUNDS: usize = 25;
 
-/// Does what is due, and claims, for as long as upkeep may have left something due behind and there is room. `looked`: what is due
+/// Does what is due, and claims, several times if upkeep may have left something due behind and there is room. `looked`: what is due
 /// was looked for before. `granted_from`: what is in the look was granted from that moment on.
 pub(super) fn look(request: &Request, look: &mut Look, looked: Option<Due>, granted_from: Option<Time>) {
     let mut first_grant = granted_from;
@@ -124,7 +124,7 @@ fn look_anew(request: &Request, look: &mut Look) {
     look.actions = actions::for_claim(&request.actions);
 }
 
-/// In the order in which they were to be granted.
+/// Higher priorities first, each in the order of positions.
 pub(super) fn sort(grants: &mut [Grant]) {
     grants.sort_by_key(|g| (std::cmp::Reverse(g.priority), g.position));
 }

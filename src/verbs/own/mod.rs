@@ -101,7 +101,8 @@ fn own_tasks(request: &Request, wait: Option<Interval>) -> Result<Vec<Grant>> {
     Ok(tidied(found, began.elapsed()))
 }
 
-/// What the call is granted, after it has done a part of what is to be tidied up. `took`: so long it has taken until then.
+/// What the call is granted, after it has done a part of what is to be tidied up. `took`: so long it has taken until then, or zero
+/// where that is not measured.
 fn tidied(found: Look, took: Duration) -> Vec<Grant> {
     if found.expired {
         retention::keep_up(found.grants.len(), took);
@@ -115,9 +116,9 @@ fn tidied(found: Look, took: Duration) -> Vec<Grant> {
 /// Does something, and grants what there is then, without waiting.
 ///
 /// The low-water marks of claiming move for longer than a transaction only where that has no id yet (see
-/// [`crate::claim::marks`]). What is done first gives it one, as a rule. So the look that moves them comes before. Otherwise a worker
-/// that always returns and owns in one call would scan all that it has ever been granted, for as long as a session holds a
-/// snapshot. What is due by that look is done by the claim, which finds the signals that came since by itself.
+/// [`crate::claim::marks`]). What is done first gives it one, as a rule. So the look that moves them, if one is needed, comes
+/// before. Otherwise a worker that always returns and owns in one call would scan again and again what it has been granted, for
+/// as long as a session holds a snapshot. What is due by that look is done after the work; signals that came since are found by themselves.
 pub(super) fn own_after<T>(
     request: &Request,
     with: With,

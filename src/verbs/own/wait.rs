@@ -1,12 +1,12 @@
 //! A call that waits: it registers, looks, claims, sleeps, and looks again.
 //!
 //! **While it waits it does nothing for others.** It is one statement, and what it changes is not seen by others before it ends. So
-//! a look that comes to nothing is rolled back. It takes no transaction id either, unless another call is faster in the middle of
-//! it. What is due the call leaves to a process that commits ([`background::call_if`]), whose commit wakes it as any other does.
+//! a look that comes to nothing is rolled back. As a rule it takes no transaction id either. What is due the call leaves to a
+//! process that commits ([`background::call_if`]), whose commit wakes it as any other does.
 //! There is one exception: a task of its own actions whose time has come, and that may run, it makes ready itself, to be granted at
 //! once.
 //!
-//! **Nothing depends on that process.** Where there is none a call does what is due when its time is up, as one that does not wait.
+//! **That process may be missing.** Then a call does what is due when its time is up, as one that does not wait.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ fn rest(took: Duration, longest: Duration) -> Duration {
 /// How soon a look comes again for what others were faster to take.
 const OUTRUN: Duration = Duration::from_millis(100);
 
-/// Looks until there is something to return or the time is up.
+/// Looks until there is something to return or the time is up; once, if no task is asked for.
 pub(super) fn wait(request: &Request, waiter: &mut Waiter) -> Look {
     let free = Request { taking: Taking::Free, ..request.clone() };
     loop {
@@ -87,7 +87,8 @@ fn look_once(request: &Request, waiter: &mut Waiter) -> (Look, Due, Next) {
     looked.unwrap_or_else(|looked| *looked)
 }
 
-/// Claims what may run. What else is due; and if nothing was to be had, until when there is nothing to do.
+/// Claims what may run. What else is due, unless that was not looked for; and if nothing was to be had, until when there is nothing to
+/// do.
 ///
 /// To be called in a subtransaction that is rolled back if nothing comes of it.
 pub(crate) fn look_for_work(request: &Request, actions: &[Action], grants: &mut Vec<Grant>) -> (Due, Next) {
@@ -112,7 +113,7 @@ pub(crate) fn look_for_work(request: &Request, actions: &[Action], grants: &mut 
     (due, Next { rest, ..next(actions, &numbers, &due, &claimed) })
 }
 
-/// Tasks of some actions that are due, so many of each.
+/// Tasks of some actions that are due, timers aside, so many of each at most.
 static DUE: Statement<(&[i32], Time, i32), (TaskNo, i32)> = Statement::new(
     c"SELECT s.task_no, a.action_no
         FROM unnest($1) AS a(action_no)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::html::short;
 
-/// How many characters of a name are shown.
+/// How many characters of a name a table shows at most.
 pub(super) const NAME: usize = 80;
 
 /// Where actions and tasks stand that other parts name.

@@ -16,7 +16,7 @@ static GROUPS: Statement<(), (String, bool, i64, i64, i64, i64, String)> = State
 static TOO_MANY_GROUPS: Statement<(), bool> =
     Statement::new(c"SELECT 6 * taskq._pages('taskq.group_tally') > taskq._sampled_pages()");
 
-/// The groups that have tasks which have not settled.
+/// Groups that have tasks which have not settled; a note instead if there are too many groups to look through.
 pub(super) fn groups() -> Option<Section> {
     let name = "Groups that are not done";
     if TOO_MANY_GROUPS.first(()).unwrap_or_default() {
@@ -65,7 +65,8 @@ pub(super) fn groups() -> Option<Section> {
     Some(Section::of("groups", name, colours, table(&columns, &rows)))
 }
 
-/// Of the last 20,000 that have ended, or hardly more. What has aborted because of a dependency is left out.
+/// Twenty at most, of the last 20,000 that have ended, or hardly more. What was skipped, or has aborted because of a dependency, is
+/// left out.
 static DEAD_ENDS: Statement<(), (String, String, String, String, i32, String, String)> = Statement::planned_each_time(
     c"SELECT d.task_id, d.action, d.cause, COALESCE(d.status, ''), d.num_tries, taskq._age(taskq.clock() - d.settled_at),
              pg_catalog.to_char(d.settled_at, 'YYYY-MM-DD HH24:MI:SS OF')

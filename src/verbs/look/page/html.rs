@@ -21,8 +21,8 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// The character, or one that stands for it: what no page and no picture may have, and what turns the direction of what
-/// follows.
+/// The character, or one that stands for it: for controls other than line feed and tab, for what is no character, and for what embeds,
+/// overrides or isolates a direction.
 pub(in super::super) fn fit_for_a_page(c: char) -> char {
     let is_control = c.is_control() && !matches!(c, '\n' | '\t');
     if is_control || is_noncharacter(c) || is_direction(c) { '\u{fffd}' } else { c }
@@ -59,13 +59,14 @@ pub(super) fn ends_of(text: &str, most: usize) -> String {
     format!("{} … {}", Escaped(head.trim_end()), Escaped(tail.trim_start()))
 }
 
-/// How many characters of a line are shown at once, and of a text that is unfolded.
+/// How many characters of a line are shown at once, and of a text that is unfolded, about.
 const LINE: usize = 160;
 const WHOLE: usize = 10_000;
 
-/// A text that may have many lines, as errors do: the first and the last line, and up to [`WHOLE`] characters of it to unfold.
+/// A text that may have many lines, as errors do: the first and the last line, and [`WHOLE`] characters of it to unfold. A short text
+/// of one line is shown as it is.
 pub(super) fn folded(text: &str) -> String {
-    // Workers on Windows end lines with both.
+    // Workers on Windows may end lines with both.
     let text = &text.replace("\r\n", "\n");
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A graph drawn in layers: each task to the right of those in the picture that it runs after.
+//! A graph drawn in layers: a task stands to the right of those in the picture that it runs after.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -64,7 +64,7 @@ pub(in super::super) fn draw(boxes: &[Box], links: &[(i64, i64)]) -> String {
     for one in boxes {
         columns[layer[&one.number]].push(one);
     }
-    // Each beside the middle of those that it runs after, so that fewer lines cross.
+    // In the order of the middles of those that they run after, so that fewer lines cross.
     let mut row: HashMap<i64, usize> = HashMap::new();
     for column in &mut columns {
         let middle = |one: &&Box| {

@@ -1,4 +1,4 @@
-//! What the words, colours and numbers of the page mean, for readers who do not know the queue.
+//! What words of the page mean, for readers who do not know the queue.
 
 use super::table::Section;
 
@@ -20,7 +20,7 @@ const WORDS: [(&str, &str); 12] = [
     ("~", "an estimate"),
 ];
 
-/// The part of the page that says what its words mean.
+/// The part of the page that says so.
 pub(super) fn section() -> Section {
     let words: String =
         WORDS.iter().map(|(word, meaning)| format!("<dt>{word}</dt><dd>{meaning}</dd>")).collect();

@@ -1,7 +1,7 @@
 //! `page`: the queue at a glance, as one HTML page without anything from elsewhere.
 //!
-//! What users wrote goes through [`html`] and is never markup; so do times: the owner of a database names its time zone. Most numbers
-//! come from tallies, bounded looks along indexes and, of what is very many and has not settled, from samples.
+//! What users wrote goes through [`html`] and is never markup. Most numbers come from tallies, bounded looks along
+//! indexes and, of what is very many and has not settled, from samples.
 
 mod actions;
 mod anchors;
@@ -109,7 +109,7 @@ static HEADER: Statement<(), (String, String)> = Statement::new(
     c"SELECT pg_catalog.current_database()::text, pg_catalog.to_char(taskq.clock(), 'YYYY-MM-DD HH24:MI:SS OF')",
 );
 
-/// Links to the parts of the page.
+/// Links to parts of the page.
 fn contents(sections: &[Section]) -> String {
     let mut out = String::from("<nav><a href=\"#hour\">Last hour</a>");
     for section in sections {

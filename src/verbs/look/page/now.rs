@@ -81,7 +81,8 @@ fn count(number: i64, of: &str) -> String {
     format!("{number} {of}{}", if number == 1 { "" } else { "s" })
 }
 
-/// How many sessions, role, application, actions; what they wait for if these are not known; and since when.
+/// How many sessions, role, application, actions; what they wait for if no actions are known;
+/// and for how long the one that sleeps longest has slept.
 static ASLEEP: Statement<(), (i64, String, String, Vec<String>, String, String)> = Statement::planned_each_time(
     c"SELECT pg_catalog.count(*), COALESCE(w.role, ''), COALESCE(w.application_name, ''), COALESCE(w.actions[1:11], '{}'), w.else_for,
              COALESCE(taskq._age(pg_catalog.clock_timestamp() - pg_catalog.min(w.asleep_since)), '')
@@ -95,10 +96,10 @@ static ASLEEP: Statement<(), (i64, String, String, Vec<String>, String, String)>
        GROUP BY w.role, w.application_name, w.actions, w.else_for ORDER BY 1 DESC, 2, 3, 4, 5 LIMIT 51",
 );
 
-/// How many names of actions are listed.
+/// How many names of actions are listed at most.
 const LISTED: usize = 10;
 
-/// The sessions that sleep in waiting calls.
+/// The sessions that sleep in waiting calls, alike ones together.
 pub(super) fn asleep(anchors: &Anchors) -> Option<Section> {
     let asleep = ASLEEP.query(());
     if asleep.is_empty() {
@@ -136,7 +137,7 @@ record! {
         actor: String,
         ago: String,
         at: String,
-        /// How long until the next try; empty: it is ready.
+        /// How long until the next try; empty: it is ready, or has no such time.
         next: String,
         due: String,
         number: i64,

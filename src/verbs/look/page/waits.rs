@@ -15,7 +15,7 @@ static STOPPED: Statement<(), (String, String, String, String, String, String)> 
        ORDER BY s.place",
     );
 
-/// What keeps tasks that are ready from being granted: what was stopped on purpose, and limits that are full.
+/// What keeps tasks that are ready from being granted, busy merge keys aside: what was stopped on purpose, and limits that are full.
 pub(super) fn stopped(anchors: &Anchors) -> Option<Section> {
     let stopped = STOPPED.query(());
     if stopped.is_empty() {
@@ -47,7 +47,7 @@ record! {
     }
 }
 
-/// Of the thousand that go on first. Of what one waits for, one more than is shown.
+/// Of the thousand whose time is up first. Of what one waits for, one more than is shown, at most.
 static SUSPENDED: Statement<(), Wait> = Statement::planned_each_time(
     c"SELECT t.id, a.name, COALESCE(t.group_id, ''), taskq._age(n.at - b.since), pg_catalog.to_char(b.since, 'YYYY-MM-DD HH24:MI:SS OF'),
              COALESCE(taskq._age(b.until - n.at), ''), COALESCE(pg_catalog.to_char(b.until, 'YYYY-MM-DD HH24:MI:SS OF'), ''),
@@ -110,7 +110,7 @@ record! {
         cron: String,
         zone: String,
         action: String,
-        /// How long until the next run, or since when it has been due; empty: there is none.
+        /// How long until the next run, or since it was due; empty: there is none, or the schedule is paused.
         next: String,
         next_at: String,
         due: bool,
