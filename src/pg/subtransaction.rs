@@ -87,7 +87,7 @@ pub(crate) fn undoable<T, E>(work: impl FnOnce() -> Result<T, E>) -> Option<Resu
     }
 }
 
-/// What another transaction has, and this one was to wait for, cannot be had: it waits for this one.
+/// What another transaction has, and this one was to wait for, cannot be had: directly or by way of others it waits for this one.
 pub(crate) struct Deadlocked;
 
 /// Runs `work`, which undoes itself before an error comes out of it ([`undoable`]), and makes an answer of that of a deadlock.
