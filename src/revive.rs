@@ -1,12 +1,12 @@
 //! Bringing aborted tasks back to life, with what aborted because of them: the graph goes on from where it
 //! broke. ([`rerun`] starts settled tasks over.)
 //!
-//! What is revived: the tasks asked for, and downstream of them every task that aborted because a
-//! dependency was lost, if its lost dependencies are revived too, but for those that it can do without. Each gets
-//! new tries and waits again for its dependencies that are not settled. A live dependent that had counted the abort
-//! of a revived task (its condition was `settled` or `aborted`) waits for it again, unless it has enough others
-//! (`num_required`), has waited for it in a suspension that is over, or is in progress: of one in progress the dependency has
-//! done its work and is removed.
+//! What is revived: the tasks asked for, and downstream of them those that aborted because a
+//! dependency was lost; each if its lost dependencies are revived too, but for those that it can do without. Each gets
+//! new tries and waits again for its dependencies that are not settled, but for those that a suspension had added. A live
+//! dependent that had counted the abort of a revived task (its condition was `settled` or `aborted`) waits for it again, unless
+//! it has enough others (`num_required`), has waited for it in a suspension that is over, or is in progress: of one in progress
+//! the dependency has done its work and is removed.
 //!
 //! Locks: the graph guard, then the `settled` rows of the revived, then the live rows of all they wait for and all
 //! that wait for them. That is not the global order, nor one wave: callers are restartable (see `locks::order`).

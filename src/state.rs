@@ -55,7 +55,7 @@ pub(crate) enum Cause {
     Expired,
     /// It had no other try: it was given back, for instance, or taken from its worker.
     Exhausted,
-    /// It rode on a task with the same key.
+    /// It shared the end of a task with the same key.
     Merged,
     /// It was completed by hand.
     Operator,

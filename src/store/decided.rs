@@ -17,8 +17,8 @@
 //! **Positions that are not what they were.** After TRUNCATE the rows are in another file, after RESTART the sequence
 //! is. Two things leave no trace: `setval` to an earlier position, if the sequence is beyond the bound again by the
 //! next look, and old rows copied in below the bound. Neither belongs into a live queue; it is made up for all the
-//! same: a bound is good for ten seconds, and what was concluded from it is found out anew then, at once or bit by bit.
-//! Where that takes long, because much has to be scanned, the time grows with it.
+//! same: a bound is good for some time, ten seconds at least, and what was concluded from it is found out anew then, at once or
+//! bit by bit. Where that takes long, because much has to be scanned, the time grows with it.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use crate::number::Position;
 use crate::pg::clock::Wall;
 use crate::pg::session;
 
-/// What one statement, with one snapshot, has read.
+/// What a look with one snapshot has read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     /// The last position that was taken from the sequence.
