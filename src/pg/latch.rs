@@ -1,8 +1,8 @@
 //! Sleeping until another backend's commit, without NOTIFY and without shared memory of our own.
 //!
-//! A waiting call takes a *share* lock on a tag that stands for what it waits for, and sleeps on its latch.
+//! A waiting call takes a *share* lock on each tag that stands for what it waits for, and sleeps on its latch.
 //! No call of this library takes a lock that conflicts: a committing backend only asks the lock manager which backends
-//! would conflict with an exclusive one (`GetLockConflicts`) and sets their latches. The order *register, reset the
+//! would conflict with an exclusive one (`GetLockConflicts`) and sets latches of theirs. The order *register, reset the
 //! latch, look, sleep* loses no wake-up of a commit that has a callback here: the look sees such a commit before it, and
 //! one after it finds the registration. (For others see [`has_silent_commits`](super::session::has_silent_commits), for
 //! an exception [`check_client`].)
@@ -74,7 +74,7 @@ pub(crate) fn reset() {
     unsafe { pg_sys::ResetLatch(pg_sys::MyLatch) };
 }
 
-/// Whether this backend's latch has been set since the last [`reset`]: it was woken, as a rule.
+/// Whether this backend's latch is set: it was woken since the last [`reset`], as a rule.
 pub(crate) fn is_set() -> bool {
     // SAFETY: reads a variable.
     is_latch_set(unsafe { pg_sys::MyLatch })

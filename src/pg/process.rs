@@ -246,7 +246,7 @@ pub(crate) fn asked_to_end() -> bool {
     unsafe { (&raw const pg_sys::ProcDiePending).read_volatile() != 0 }
 }
 
-/// Whether settings have changed since the last time this was asked.
+/// Whether the process was told to read its settings anew since the last time this was asked.
 pub(crate) fn settings_changed() -> bool {
     BackgroundWorker::sighup_received()
 }

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::prelude::*;
 
-/// What was called for such commands before us.
+/// The hook that was there before ours.
 static mut BEFORE: pg_sys::ProcessUtility_hook_type = None;
 
 /// What to do before a command that wants a database for itself.

@@ -109,7 +109,7 @@ pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
        WHERE p.task_no = ANY ($1)",
 );
 
-/// These tasks, of which the priority has changed, stand at the end of it, for the order in which they come back.
+/// These tasks stand at the end of their priority from now on, for the order in which they come back.
 pub(crate) static STAND_BEHIND: Statement<&[TaskNo]> = Statement::new(
     c"UPDATE taskq.parked p SET priority = u.priority, position = u.position
         FROM (SELECT u.task_no, t.priority,

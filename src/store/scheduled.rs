@@ -1,4 +1,4 @@
-//! The table `scheduled`: tasks that nothing blocks but their time, or that of their workgroup.
+//! The table `scheduled`: tasks that nothing blocks but a time: their own or that of their workgroup, for instance.
 
 use crate::number::{Position, TaskNo};
 use crate::pg::clock::Time;
