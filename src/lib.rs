@@ -5,7 +5,7 @@
 //! The state is in ordinary tables (`sql/schema.sql`); a task's state is *where its rows are*. As a rule a function that the reference
 //! describes is a thin extern in `verbs`, and its work goes by the tables directly or by kept, generic plans; others, such as some that
 //! look, and those for rights, are written in SQL (`sql/`). As a rule a waiting call is woken by the commit that concerns it; its own
-//! looks, at growing intervals, make up for a wake-up that the server loses. What is to happen in time while no call claims needs a
+//! looks, at growing intervals, make up for a wake-up that the server loses. What is to happen in time while no call claims is for a
 //! background process.
 //!
 //! Which module is for what, and which may use which, is in docs/architecture.md, section 2; `rules` holds it.

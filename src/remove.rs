@@ -1,4 +1,4 @@
-//! Tasks go, with their dependencies, and with blocked tasks that lose their last dependency by it.
+//! Tasks go, with their dependencies, and as a rule with blocked tasks that lose their last dependency by it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

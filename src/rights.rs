@@ -209,7 +209,7 @@ pub(crate) fn check_actions<'a>(doing: Doing, actions: impl IntoIterator<Item = 
     }
 }
 
-/// Refuses a call that could be about tasks of any action.
+/// Refuses a call that could be about tasks of any action, where the caller's part is narrowed.
 pub(crate) fn check_whole_queue(doing: Doing) -> Result<()> {
     allowed(doing).map_or(Ok(()), |allowed| Err(Refusal::other_tasks(&allowed)))
 }

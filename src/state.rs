@@ -59,7 +59,7 @@ pub(crate) enum Cause {
     Merged,
     /// It was completed by hand.
     Operator,
-    /// Another task took its id.
+    /// Another task took its place, with its id or its unique key.
     Replaced,
     /// A signal came for it from outside.
     Signalled,
@@ -89,7 +89,7 @@ impl Cause {
         (Cause::Worker, b'w', "returned"),
     ];
 
-    /// Why the tasks ended that callers can still see: a replaced one has lost its id.
+    /// Why the tasks ended that callers can still see: a replaced one has no id any more.
     pub(crate) fn visible() -> impl Iterator<Item = Cause> {
         Cause::ALL.into_iter().map(|(cause, ..)| cause).filter(|cause| *cause != Cause::Replaced)
     }

@@ -29,7 +29,7 @@ const AWAKE: i64 = i64::MIN;
 /// What is known of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerState {
-    /// No backend has checked yet, or something has changed since.
+    /// No process has checked yet, or something has changed since.
     Unknown,
     /// A worker is there, or on its way, as far as is known.
     Running,

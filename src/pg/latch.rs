@@ -173,7 +173,7 @@ pub(crate) fn wake_highest(channel: Channel, how_many: HowMany) -> usize {
     wake_among(how_many, || in_order_of_number(holders(channel)))
 }
 
-/// Wakes the one of those registered under the channel whose number comes next below that of this backend.
+/// Wakes the one of those registered under the channel, and not awake yet, whose number comes next below that of this backend.
 pub(crate) fn wake_next_lower(channel: Channel) -> usize {
     let me = my_number();
     wake_among(HowMany::UpTo(1), || {

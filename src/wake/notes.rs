@@ -152,7 +152,7 @@ fn wake_for(channel: Channel, due: Instant) {
     }
 }
 
-/// Something that is due then: the background worker, if there is one, looks after it in time.
+/// Something that is due then: the background worker, where one is kept, looks after it in time.
 pub(crate) fn due(time: Time) {
     transaction::listen(&LISTENER);
     NOTES.with_borrow_mut(|notes| notes.due = notes.due.min(time));
@@ -182,7 +182,7 @@ pub(crate) fn taken(action_nos: impl Iterator<Item = i32>) {
     }
 }
 
-/// This transaction has locked a ready task. Others pass over it until that ends, and are woken then unless it has
+/// This transaction has locked a ready task. Other calls may pass over it until that ends: one is woken then, unless it has
 /// [`gone`].
 pub(crate) fn held(task_no: TaskNo, action_no: i32) {
     transaction::listen(&LISTENER);
