@@ -5,8 +5,8 @@
 //! The state is in ordinary tables (`sql/schema.sql`); a task's state is *where its rows are*. As a rule a function that the reference
 //! describes is a thin extern in `verbs`, and its work goes by the tables directly or by kept, generic plans; others, such as some that
 //! look, and those for rights, are written in SQL (`sql/`). As a rule a waiting call is woken by the commit that concerns it; its own
-//! looks, at growing intervals, make up for a wake-up that the server loses. Only what is to happen in time depends on a process of its
-//! own.
+//! looks, at growing intervals, make up for a wake-up that the server loses. What is to happen in time while no call claims is for a
+//! background process.
 //!
 //! Which module is for what, and which may use which, is in docs/architecture.md, section 2; `rules` holds it.
 //!
@@ -19,8 +19,8 @@
 //! - Claims, signals and upkeep pass over rows of tasks that other transactions have locked. Two waits are bounded: inserting
 //!   the run of a schedule waits 10 ms for a lock, and a transaction that settles tasks waits before its commit for commits
 //!   under way, five seconds at most.
-//! - A backend keeps plans and hints, never state: an abort leaves nothing wrong. `memory` has what it believes, in one list
-//!   with what ends that.
+//! - From one transaction to the next a backend keeps plans and hints, not state: an abort leaves nothing wrong. `memory` has what
+//!   it believes, in one list with what ends that.
 
 #![deny(unsafe_code)]
 

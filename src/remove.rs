@@ -1,4 +1,4 @@
-//! Tasks go, with their dependencies, and with blocked tasks that lose their last dependency by it.
+//! Tasks go, with their dependencies, and as a rule with blocked tasks that lose their last dependency by it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -76,8 +76,8 @@ static INTO: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
 );
 
 /// What loses its last dependency with tasks that are about to go, and what loses its last with that, and so on: locked, and only
-/// what is still blocked and not suspended. A chain has as many levels as tasks, and goes in few waves. What is not found here is
-/// found level by level.
+/// what is still blocked, not suspended, and no signal that waits for its word alone. A chain has as many levels as tasks, and goes
+/// in few waves. What is not found here is found level by level.
 ///
 /// The tasks of the wave have lost all their dependencies: counting what is deferred changes none of them. No
 /// dependency can be added from or to a task that is locked, so that what is read with the newest snapshot stays true.

@@ -3,10 +3,10 @@
 //!
 //! What is revived: the tasks asked for that have aborted, and downstream of them the tasks that aborted because a
 //! dependency was lost; each if what it has lost is revived too, but for what it can do without. Each gets
-//! new tries and waits again for its dependencies that are not settled. A live dependent that had counted the abort
-//! of a revived task (its condition was `settled` or `aborted`, as a rule) waits for it again, unless it has enough others
-//! (`num_required`), keeps an earlier end of it, has waited for it in a suspension that is over, or is in progress: of one in
-//! progress the dependency has done its work and is removed.
+//! new tries and waits again for its dependencies that are not settled, but for those that a suspension had added. A live
+//! dependent that had counted the abort of a revived task (its condition was `settled` or `aborted`, as a rule) waits for it
+//! again, unless it has enough others (`num_required`), keeps an earlier end of it, has waited for it in a suspension that is
+//! over, or is in progress: of one in progress the dependency has done its work and is removed.
 //!
 //! Locks: the graph guard, then in rounds live rows of dependents and the `settled` rows of the revived, then the live rows of all
 //! they wait for and all that wait for them. That is not the global order, nor one wave: callers are restartable (see

@@ -209,7 +209,7 @@ pub(crate) fn check_actions<'a>(doing: Doing, actions: impl IntoIterator<Item = 
     }
 }
 
-/// Refuses a call that could be about tasks of any action.
+/// Refuses a call that could be about tasks of any action, where the caller's part is narrowed.
 pub(crate) fn check_whole_queue(doing: Doing) -> Result<()> {
     allowed(doing).map_or(Ok(()), |allowed| Err(Refusal::other_tasks(&allowed)))
 }
@@ -261,8 +261,8 @@ static OF_OTHERS: Statement<(&[TaskNo], &[&str]), String> = Statement::new(
        LIMIT 1",
 );
 
-/// Refuses tasks of such actions, which the caller has named by their ids. A number is that of one task for ever: what is
-/// locked afterwards is what was asked about.
+/// Refuses tasks of other actions than the caller's, which it has named by their ids. A number is that of one task for ever: what
+/// is locked afterwards is what was asked about.
 pub(crate) fn check_tasks(doing: Doing, task_nos: impl IntoIterator<Item = TaskNo>) -> Result<()> {
     refuse_others(doing, task_nos, |id, allowed| Refusal::other_task(&id, allowed))
 }

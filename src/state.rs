@@ -55,11 +55,11 @@ pub(crate) enum Cause {
     Expired,
     /// It had no other try: it was given back, for instance, or taken from its worker.
     Exhausted,
-    /// It rode on a task with the same key.
+    /// It shared the end of a task with the same key.
     Merged,
     /// It was completed by hand.
     Operator,
-    /// Another task took its id.
+    /// Another task took its place, with its id or its unique key.
     Replaced,
     /// A signal came for it from outside.
     Signalled,
@@ -89,7 +89,7 @@ impl Cause {
         (Cause::Worker, b'w', "returned"),
     ];
 
-    /// Why the tasks ended that callers can still see: a replaced one has lost its id.
+    /// Why the tasks ended that callers can still see: a replaced one has no id any more.
     pub(crate) fn visible() -> impl Iterator<Item = Cause> {
         Cause::ALL.into_iter().map(|(cause, ..)| cause).filter(|cause| *cause != Cause::Replaced)
     }

@@ -3,8 +3,8 @@
 use crate::error::{Refusal, Result, required};
 use crate::input::near;
 
-/// The word that an argument is. Anything else is refused, with the words that there are and the one that is probably
-/// meant.
+/// The word that an argument is. Anything else is refused, with the words that there are and, if there is such, the one that is
+/// probably meant.
 pub(crate) fn word<'w>(argument: &str, value: Option<&str>, words: &[&'w str]) -> Result<&'w str> {
     let value = required(argument, value)?;
     let known = words.iter().copied().find(|word| *word == value);

@@ -33,7 +33,7 @@ pub(crate) fn locked(task_nos: &[TaskNo]) {
 }
 
 /// The counter of this task is removed. Once that is committed its signals need no check any more. But it may be undone, and
-/// others have left signals for it by then.
+/// others may have left signals for it by then.
 pub(crate) fn removed(task_no: TaskNo) {
     at_end::listen();
     add_removed(task_no);

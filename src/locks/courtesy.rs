@@ -2,7 +2,7 @@
 //!
 //! Holders share a row (FOR KEY SHARE), and PostgreSQL lets one more in beside them also while another transaction
 //! waits to lock it exclusively. So a steady stream of insertions below one task could keep its return, or its cancel,
-//! waiting for ever. A call that is to share live rows of tasks therefore checks, before it joins the holders, whether
+//! waiting for ever. A call that is to share rows of `run` therefore checks, before it joins the holders, whether
 //! a transaction waits, and if so gives way for a while. As a rule the waiting one gets the lock when the holders that
 //! were there before it have ended.
 //!
@@ -30,10 +30,10 @@ thread_local! {
 /// What this transaction has done in the matter.
 #[derive(Default)]
 struct Given {
-    /// When the transaction began, which tells it from others.
+    /// When the transaction began, which tells it from others well enough.
     began: i64,
     time: Duration,
-    /// What it holds already: a transaction that waits for one of these waits for us.
+    /// What it was to hold before: a transaction that waits for one of these may wait for us.
     held: HashSet<TaskNo>,
 }
 

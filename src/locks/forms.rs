@@ -3,8 +3,8 @@
 use crate::number::TaskNo;
 use crate::pg::statement::Statement;
 
-/// `Update`: about to be changed or removed. `KeyShare`: may be granted, extended and counted down, but cannot settle
-/// before this transaction ends. So its settling does not overlook an edge from the task to a new one.
+/// `Update`: about to be changed or removed. `KeyShare`: may be granted, extended and counted down, but no other transaction
+/// settles it before this one ends. So its settling does not overlook an edge from the task to a new one.
 pub(crate) use crate::pg::table::LockStrength;
 
 /// A statement that locks rows of tasks by their numbers, in four ways, and returns them as `R`.

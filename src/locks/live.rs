@@ -79,7 +79,7 @@ fn lock_if(
         run::lock(&missing, strength, if waiting { Wait::Yes } else { Wait::No }, |locked| {
             check(&locked.live)?;
             if locked.grantable {
-                // Claims skip a ready task while it is locked, and a call that has looked and found nothing else may be
+                // Claims may skip a ready task while it is locked, and a call that has looked and found nothing else may be
                 // asleep by the time the lock ends.
                 wake::held(locked.live.task_no, locked.action_no);
             }

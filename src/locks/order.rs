@@ -1,13 +1,13 @@
 //! Locks are waited for in one global order, so that single calls do not meet in deadlocks. What is left of these is said at
 //! [`restartable`](super::restartable).
 //!
-//! The order is [`Rank`], and within a rank by number. A call that knows from the start what it has to lock keeps to
-//! it. One that finds out wave by wave (which dependents a deleted task leaves alone, what aborted because of a task
+//! The order is [`Rank`], and within a rank by number; rows of unique keys come before all. A call that knows from the start what
+//! it has to lock keeps to it. One that finds out wave by wave (which dependents a deleted task leaves alone, what aborted because of a task
 //! that is retried) cannot; and a task may move from one table to another while it is waited for. So such a call runs
 //! as [`restartable`](super::restartable): *it waits for a row only if it holds nothing of that rank or a later one*. Where it would have
 //! to, it gives up all it holds, by rolling back to where it began, and begins anew: it then locks first, in the order,
-//! all it has seen so far. As a rule a new beginning waits for the transaction that was in the way, so that the call
-//! makes progress.
+//! all for which it has had to do so by now. As a rule a new beginning waits for the transaction that was in the way, so that the
+//! call makes progress.
 //!
 //! A transaction that waits for a row of such a call therefore waits for one that either waits itself for something
 //! later in the order, or for nothing. A transaction of several calls keeps the locks of all of them: two such
@@ -39,7 +39,7 @@ pub(crate) enum Rank {
     Ids,
 }
 
-/// What a call had to give up, and locks from the start the next time.
+/// What a call could not wait for where it came to it, and locks from the start the next time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
     /// The row of `graph_guard`.

@@ -29,10 +29,10 @@ static STILL_PARKED: Statement<&[TaskNo]> =
     Statement::new(c"SELECT FROM taskq.parked p WHERE p.task_no = ANY ($1)");
 
 /// Locks what rides on these tasks or is parked under these keys, in the order of numbers. Nothing is
-/// added meanwhile: the caller has removed the tasks from `run` and locked the rows of the keys.
+/// added meanwhile: the caller has removed the tasks from `run` or has them locked there, and has locked the rows of the keys.
 ///
-/// A restartable call that names some of them itself has those already. It does not wait for others with smaller numbers,
-/// whose holder may wait for its own: it begins anew, with all of them.
+/// A restartable call that names some of them itself has those already. It does not wait for the others,
+/// whose holders may wait for its own: it begins anew, with all of them.
 pub(crate) fn lock(leaders: &[TaskNo], keys: &[MergeKey]) {
     let (actions, groups, keys) = MergeKey::columns(keys.iter());
     let task_nos = UNDER.query((leaders, actions, groups, keys));
@@ -54,7 +54,7 @@ static OF_GROUP: Statement<&str, TaskNo> = Statement::new(
     c"SELECT p.task_no FROM taskq.parked p WHERE p.kind = 'g' AND p.kind <> 'm' AND p.name = $1",
 );
 
-/// Locks what is parked under a group, in the order of numbers, as those do who name such tasks. The caller has locked the row of
+/// Locks what is parked under a group, in the order of numbers, as calls do that name such tasks. The caller has locked the row of
 /// the group: nothing is added meanwhile.
 pub(crate) fn lock_group(group: &str) {
     assign_transaction_id();

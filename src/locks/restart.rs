@@ -25,8 +25,8 @@ const AFTER_DEADLOCK: Duration = Duration::from_millis(50);
 
 /// Runs a call that locks in waves. It may be run several times; what an earlier run changed is undone.
 ///
-/// Each such call that is no part of another is a subtransaction. A transaction that makes many of them stops using
-/// them in time, and one with savepoints has none (see [`subtransaction::may_nest`]): their calls wait in the order
+/// Each such call that is no part of another is a subtransaction, as a rule. A transaction that makes many of them stops using
+/// them in time, and below a savepoint there are none (see [`subtransaction::may_nest`]): such calls wait in the order
 /// in which they come.
 ///
 /// A call that is a transaction by itself begins anew after a deadlock, too, some times: it gives up all that it has locked. The order of

@@ -20,7 +20,7 @@ static OUTCOMES: Statement<&[TaskNo], (TaskNo, i8)> = Statement::new(sql!(
     " FROM taskq.settled s WHERE s.task_no = ANY ($1)"
 ));
 
-/// How those of the tasks that are settled ended; they are not removed before this transaction ends, so
+/// How those of the tasks that are settled ended; no other transaction removes them before this one ends, so
 /// that an edge to one of them cannot be left behind by its removal. Waits for a transaction that removes or changes one of
 /// them; a restartable call that may not wait begins anew.
 pub(crate) fn hold_outcomes(task_nos: &[TaskNo], strength: LockStrength) -> HashMap<TaskNo, Outcome> {

@@ -26,7 +26,7 @@ static HOLD: Statement<()> = Statement::new(
 
 /// Keeps other sessions from locking exclusively the tables in which waiting calls look for what is ready or due, until the
 /// transaction, or the subtransaction of the look, ends. It waits for a session that has such a lock (autovacuum has one while it
-/// truncates an empty table). Those of workgroups and merge keys, which say what keeps an entry back, are not among them: a look
+/// cuts empty pages off). Those of workgroups and merge keys, which say what keeps an entry back, are not among them: a look
 /// that has to wait for these is made again, soon.
 ///
 /// To be called at the beginning of a look, before its snapshot is taken. A look that had to wait for such a lock would miss what

@@ -1,6 +1,6 @@
 //! Ending a reason for which claims set tasks aside, although claims go on, however many there are.
 //!
-//! A claim sets aside what belongs to a paused group or to a workgroup that is held back. The call that ends the reason has to
+//! A claim sets aside what it meets of a paused group or of a workgroup that is held back. The call that ends the reason has to
 //! wait for the claims that have done so and not committed, and then brings back what they have set aside. Row locks alone are
 //! not enough: claims that share one come and go, and a call that waits to lock the row exclusively may wait for ever. So a claim
 //! passes a turnstile first: a lock that it only tries. The turnstile is closed for new claims as soon as a call waits to close

@@ -3,9 +3,9 @@
 //! This list is the code: the memories take their rules from it. Whose the memory is, and why its rule is right, is said where it
 //! stands ([`Memory`](super::Memory)); what it holds now shows `taskq._session()`.
 //!
-//! **A rollback leaves nothing wrong.** Either an entry says nothing of what this transaction has changed (`of_committed`), or it is
-//! of a version that the rollback changes as well, or it is a hint that costs a look if it is wrong. The marks of a transaction's own
-//! are good until its next end only ([`ends`](crate::ends::at_end::ends)).
+//! **A rollback leaves nothing wrong that matters.** What it could make untrue says nothing of what this transaction has changed
+//! (`of_committed`), or it is of a version that the rollback changes as well, or it is a hint that costs a look or some time if it
+//! is wrong. The marks of a transaction's own are good until its next end only ([`ends`](crate::ends::at_end::ends)).
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ beliefs! {
         ..Rule::new("actions by number")
     };
 
-    /// The parts of roles (`rights`). Ends with each change of rights, roles or memberships.
+    /// The parts of roles (`rights`). Ends with each change of functions and their rights, of roles or of memberships.
     Parts: Rule { by_version: true, most: 4_096, ..Rule::new("parts of roles") };
 
     /// That nothing of others is on what the background worker touches (`background::trust`). Ends with each change of schemas,
@@ -110,8 +110,8 @@ beliefs! {
         ..Rule::new("schedules put off")
     };
 
-    /// Tasks whose rows contradict each other (`store::contradiction`), which are left alone. There may be any number: what is
-    /// forgotten too early is tried, and written to the log, again.
+    /// Tasks whose rows contradict each other (`store::contradiction`), which are left alone. What is forgotten is tried again, and
+    /// may be written to the log again.
     Left: Rule { lasts: Lasts::For(Duration::from_secs(60)), ..Rule::new("tasks left alone") };
 
     /// Whose turn it is among the lanes of an action (`claim::turns`). After a rollback the turn is another's, and no share is.

@@ -207,7 +207,7 @@ impl<K: Eq + Hash + 'static, V: 'static> Remembers for Remembered<K, V> {
     }
 }
 
-/// What is remembered of the key that was asked for last, and of no other.
+/// What is remembered of the key that was noted last, and of no other.
 #[derive(Debug)]
 pub(crate) struct Latest<K, V> {
     rule: &'static Rule,

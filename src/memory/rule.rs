@@ -37,7 +37,7 @@ pub(crate) struct Rule {
     pub(crate) lasts: Lasts,
     /// What ends all of it.
     pub(crate) ends_with: &'static [Event],
-    /// The owner gives a version with each use, and all of it ends with that.
+    /// The owner gives a version with each use, and all of it ends where that is another one.
     pub(crate) by_version: bool,
     /// A transaction that has an id remembers nothing here ([`learn`](super::Memory::learn)): what it has seen of its own changes, a
     /// savepoint may undo.

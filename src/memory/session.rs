@@ -83,7 +83,8 @@ fn forget(which: impl Fn(usize) -> bool) {
     });
 }
 
-/// The queue's clock shows this time. The one place that notices if it goes back: a test has set it, or the server's has been.
+/// The queue's clock shows this time. Memories end here that need it to go on, if it goes back: a test has set it, or the server's
+/// has been.
 pub(crate) fn clock_shows(now: Time) {
     let is_earlier = SESSION.with(|session| now < session.latest.replace(now));
     if is_earlier {

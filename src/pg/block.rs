@@ -31,14 +31,14 @@ pub(crate) fn in_transaction_block() -> bool {
 }
 
 /// Whether this is a transaction block to Postgres: one that the caller has begun, the implicit one of several
-/// statements that a client has sent together, or a savepoint. In a subtransaction of ours it is what
-/// [`in_transaction_block`] has said outside of it.
+/// statements that a client has sent together, or a subtransaction, such as a savepoint. In a subtransaction of ours it is
+/// what [`in_transaction_block`] has said outside of it.
 pub(crate) fn begun_by_caller() -> bool {
     // SAFETY: reads a variable.
     CALL.with(|call| call.in_block.get()).unwrap_or_else(|| unsafe { pg_sys::IsTransactionBlock() })
 }
 
-/// Remembers, while it lives, within what a call runs.
+/// While it lives [`in_transaction_block`] knows within what the call runs.
 pub(crate) struct Called {
     before: bool,
 }
@@ -49,9 +49,9 @@ impl Drop for Called {
     }
 }
 
-/// To be asked at the beginning of a function that has to know [`in_transaction_block`]. What a client sends by itself
-/// is over when its query is, and that is when the call is, if the query does nothing else. What runs within a
-/// function, a DO block, an INSERT or a CREATE TABLE AS goes on, it may be for long; so does a query that works on the
+/// To be asked at the beginning of a function where [`in_transaction_block`] is to say more than [`begun_by_caller`]. What a
+/// client sends by itself is over when its query is, and that is when the call is, if the query does nothing else. What runs
+/// within a function, a DO block, an INSERT or a CREATE TABLE AS may go on for long; so may a query that works on the
 /// rows of its call, or one that is not the first that a client has sent in a pipeline.
 pub(crate) fn called(info: pg_sys::FunctionCallInfo) -> Called {
     // SAFETY: Postgres passes the call's data, which are whole as long as it lasts. A portal that runs a query has its

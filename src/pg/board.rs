@@ -2,7 +2,7 @@
 //! databases, where the latch of each is, and until when it means to sleep, for instance.
 //!
 //! Each value is an atomic of its own, so no lock is needed. Only the launcher gives slots to databases and takes
-//! them back; a backend that finds its slot with another database in it looks for it again.
+//! them back.
 //!
 //! **No wake-up of a worker that runs is lost.** A backend that commits something with a time first lowers `told` to
 //! that time and then reads `wakes_at`, both when its commit is visible. If `wakes_at` is later, the backend sets the
@@ -10,7 +10,7 @@
 //! look it sets `wakes_at` to the time at which it means to wake up, and then reads `told`. If the look missed a commit,
 //! the committing backend lowers `told` after the worker has raised it. Either it does so before the worker reads
 //! `told`, and the worker sleeps no longer than that; or it reads `wakes_at` after the worker has set it, and sets the
-//! latch.
+//! latch if that is later.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, Ordering::SeqCst};
@@ -29,9 +29,9 @@ const AWAKE: i64 = i64::MIN;
 /// What is known of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerState {
-    /// No backend has checked yet, or something has changed since.
+    /// No process has checked yet, or something has changed since.
     Unknown,
-    /// A worker is there, or on its way.
+    /// A worker is there, or on its way, as far as is known.
     Running,
     /// The extension is not there.
     Absent,
@@ -41,14 +41,14 @@ pub(crate) enum WorkerState {
     Ended,
 }
 
-/// A database and its worker. All zero: a free slot.
+/// A database and its worker; of a free slot the number of the database is 0.
 #[repr(C)]
 pub(crate) struct WorkerSlot {
     database: AtomicU32,
     state: AtomicU32,
     latch: AtomicPtr<pg_sys::Latch>,
     wakes_at: AtomicI64,
-    /// The earliest time that a commit has brought since the last look began.
+    /// The earliest time that was told since the last look began.
     told: AtomicI64,
     away_until: AtomicI64,
 }
@@ -143,8 +143,8 @@ pub(crate) fn my_slot() -> Option<&'static WorkerSlot> {
     slot_of(unsafe { pg_sys::MyDatabaseId })
 }
 
-/// Called after a commit that changed the queue of this database: has its worker look in time for what is `due`. Has the
-/// launcher look at a database that had no extension, or that has no slot yet if there were enough of them. Raises no
+/// Called after a commit that changed the queue of this database, for instance: has its worker look in time for what is `due`.
+/// Has the launcher look at a database that had no extension, or that has no slot yet if there were enough of them. Raises no
 /// error.
 pub(crate) fn tell(due: Wall) {
     let Some(board) = board() else { return };

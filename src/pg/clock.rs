@@ -15,7 +15,7 @@ macro_rules! points {
         $(
             $(#[$about])*
             ///
-            /// It is as Postgres stores it: microseconds since 2000-01-01 UTC, and infinity.
+            /// It is as Postgres stores it: microseconds since 2000-01-01 UTC, and both infinities.
             #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
             pub(crate) struct $name(pub(crate) i64);
 
@@ -104,7 +104,7 @@ impl Time {
         .unwrap_or(Time::INFINITY)
     }
 
-    /// The same by the server's clock. To be used where nothing replaces the queue's clock: by a worker, and for one.
+    /// The same by the server's clock. To be used where nothing replaces the queue's clock, or where it is a hint only.
     pub(crate) fn by_server(self) -> Wall {
         Wall(self.0)
     }

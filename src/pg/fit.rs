@@ -6,8 +6,8 @@
 //!
 //! So the schema has a number, in the name of a type (see `sql/schema.sql`), and the library says which numbers it can
 //! work with. The system cache has names, and tells when one may have changed; as long as none has, a check is a comparison
-//! of two numbers in memory. It is made where tables are opened, behind the lock as well, and before and after statements:
-//! an update that comes in between makes the call fail, and what it has written is rolled back.
+//! of two numbers in memory. It is made where [`table`](super::table) opens tables, behind the lock, and before and after
+//! statements: an update that comes in between makes the call fail, and what it has written is rolled back.
 
 use std::ffi::{CStr, CString, c_int};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,7 +49,7 @@ pub(super) fn check() {
 
 fn has_number(schema: pg_sys::Oid, number: u32) -> bool {
     let Ok(name) = CString::new(format!("_schema_{number}")) else { return false };
-    // SAFETY: as above. The row type of a type with columns is a relation.
+    // SAFETY: as above. A composite type has a relation of the same name.
     unsafe { pg_sys::get_relname_relid(name.as_ptr(), schema) != pg_sys::InvalidOid }
 }
 

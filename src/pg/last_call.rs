@@ -1,4 +1,4 @@
-//! Calls of the extension's own functions right before a transaction commits.
+//! Calls of the extension's own functions right before a transaction commits or is prepared.
 
 use std::ffi::CStr;
 
@@ -6,7 +6,7 @@ use pgrx::pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP;
 use pgrx::{IntoDatum, direct_function_call, pg_sys};
 
 /// Calls the function with this name in the queue's schema, one that takes no arguments and returns nothing, as the
-/// catalog has it. To be used in the pre-commit event, where no portal is open any more. Does nothing if there is no
+/// catalog has it. To be used in the events before a commit or a PREPARE TRANSACTION. Does nothing if there is no
 /// such function: the transaction may have dropped the extension.
 pub(crate) fn call(name: &'static CStr) {
     let Some(function) = function(name) else { return };

@@ -1,8 +1,8 @@
 //! Sleeping until another backend's commit, without NOTIFY and without shared memory of our own.
 //!
-//! A waiting call takes a *share* lock on a tag that stands for what it waits for, and sleeps on its latch.
+//! A waiting call takes a *share* lock on each tag that stands for what it waits for, and sleeps on its latch.
 //! No call of this library takes a lock that conflicts: a committing backend only asks the lock manager which backends
-//! would conflict with an exclusive one (`GetLockConflicts`) and sets their latches. The order *register, reset the
+//! would conflict with an exclusive one (`GetLockConflicts`) and sets latches of theirs. The order *register, reset the
 //! latch, look, sleep* loses no wake-up of a commit that has a callback here: the look sees such a commit before it, and
 //! one after it finds the registration. (For others see [`has_silent_commits`](super::session::has_silent_commits), for
 //! an exception [`check_client`].)
@@ -15,8 +15,8 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 
 use super::wait_event::Sleep;
 
-/// The fourth field of our lock tags. The SQL advisory-lock functions only put 1 and 2 there, so no advisory
-/// lock collides with ours or is taken for a waiting call.
+/// The fourth field of our lock tags. The SQL advisory-lock functions only put 1 and 2 there, so none of their locks
+/// collides with ours or is taken for a waiting call.
 pub(crate) const TAG_CLASS: u16 = 0x7471;
 
 /// What a waiter waits for.
@@ -46,8 +46,8 @@ impl Channel {
 /// once, and has to be given up as often.
 ///
 /// The lock is a session-level one: it does not end with the transaction but in [`unregister`], which the
-/// callback of an abort calls as well. So no committer finds this backend after it has checked for the last time
-/// whether it was woken.
+/// callbacks of a transaction's end lead to as well. So a call can give up its registration before it checks for the last
+/// time whether it was woken.
 pub(crate) fn register(channel: Channel) {
     let tag = channel.tag();
     // SAFETY: a share lock that nothing conflicts with is granted at once. It raises an error only if the lock
@@ -74,7 +74,7 @@ pub(crate) fn reset() {
     unsafe { pg_sys::ResetLatch(pg_sys::MyLatch) };
 }
 
-/// Whether this backend's latch has been set since the last [`reset`]: it was woken, as a rule.
+/// Whether this backend's latch is set: it was woken since the last [`reset`], as a rule.
 pub(crate) fn is_set() -> bool {
     // SAFETY: reads a variable.
     is_latch_set(unsafe { pg_sys::MyLatch })
@@ -110,7 +110,7 @@ unsafe extern "C-unwind" {
     fn BackendIdGetProc(backend_id: std::ffi::c_int) -> *mut pg_sys::PGPROC;
 }
 
-/// Raises an error if the server sees that the client has gone, so that no grant is made to such a client. It resets
+/// Raises an error if the server sees that the client has gone: a grant to such a client would be of no use. It resets
 /// the latch if that is set (`pq_check_connection` does, to see what the socket has), so it must not be called
 /// between a look and the sleep after it. (With `client_connection_check_interval` the server makes the same
 /// check itself at that interval. If that check falls between look and sleep, and a wake-up before it, the
@@ -153,7 +153,7 @@ impl HowMany {
 /// Wakes so many of the backends that are registered under the channel, those first that have registered last: what they
 /// need is the likeliest to be in the processor's caches still. Returns how many.
 ///
-/// Called after a commit: nothing in here raises an error short of running out of memory.
+/// Called after commits, too: nothing in here raises an error short of running out of memory.
 ///
 /// Where not all are woken, a backend whose latch is set is skipped: as a rule it has been woken already. Either it has
 /// still to reset its latch, and looks after that; or it has looked, and hands on a wake-up that it finds when it has
@@ -173,7 +173,7 @@ pub(crate) fn wake_highest(channel: Channel, how_many: HowMany) -> usize {
     wake_among(how_many, || in_order_of_number(holders(channel)))
 }
 
-/// Wakes the one of those registered under the channel whose number comes next below that of this backend.
+/// Wakes the one of those registered under the channel, and not awake yet, whose number comes next below that of this backend.
 pub(crate) fn wake_next_lower(channel: Channel) -> usize {
     let me = my_number();
     wake_among(HowMany::UpTo(1), || {
@@ -278,8 +278,8 @@ fn latch_of(holder: pg_sys::VirtualTransactionId) -> Option<*mut pg_sys::Latch> 
     (!proc_.is_null()).then(|| unsafe { std::ptr::addr_of_mut!((*proc_).procLatch) })
 }
 
-/// Reads another backend's latch. Everything that this backend has made visible to others before is visible to
-/// the owner of the latch once it resets it.
+/// Reads a latch. If it is set, everything that this backend has made visible to others before is visible to the owner of
+/// the latch once it resets it.
 fn is_latch_set(latch: *mut pg_sys::Latch) -> bool {
     fence(Ordering::SeqCst);
     // SAFETY: reads a field in shared memory that others may write.

@@ -54,7 +54,7 @@ impl Key {
     }
 
     /// One of `n` keys that stand for all: where a transaction may need the locks of very many things. Two things that
-    /// share one keep each other busy, which its holders have to reckon with.
+    /// share one may keep each other busy, which its holders have to reckon with.
     pub(crate) fn one_of(self, n: u64, what: &str) -> Key {
         Key::new(&[what, &(self.0 % n).to_string()])
     }
@@ -124,8 +124,8 @@ pub(crate) fn lock(key: Key, mode: Mode) {
 
 fn acquire(key: Key, mode: Mode, at_once: bool) -> bool {
     let tag = key.tag();
-    // SAFETY: a lock of the current (sub)transaction, which ends with it. It raises an error if the lock table is
-    // full, or while it waits: cancelled, for instance, or in a deadlock.
+    // SAFETY: a lock of the current (sub)transaction. It may raise an error: if the lock table is full, or while it waits
+    // (cancelled, or in a deadlock), for instance.
     let result = unsafe { pg_sys::LockAcquire(&tag, mode.level(), false, at_once) };
     result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }

@@ -1,7 +1,7 @@
 //! The operator `taskq.===`: two numbers are the same, and a join on that is by look-ups.
 //!
 //! Views are planned in the user's session, with statistics that may be those of an empty queue. A table may be taken to have
-//! one row then, and to go through the whole of an index for each row of another table costs as much as a look-up does. An
+//! one row then, and to go through the whole of an index for each row of another table seems to cost as much as a look-up. An
 //! equality leaves the planner that choice. This operator can be no key of a hash, of a merge or of an order, so that
 //! nothing is gained by a whole index; it may be used from either side, wherever an index begins with the number; and
 //! whatever else is done with it is said to be dear (see `sql/functions.sql`). With whole tables on both sides the join
@@ -9,7 +9,7 @@
 //!
 //! What the planner compares before it thinks of joins are the ways to read one table. If it can have the rows from the
 //! whole of an index alone, or from one that a constant condition allows it to ask, it drops look-ups that cost no
-//! less. So a view that joins with this operator has a condition for a table that only the table itself can answer: one
+//! less. So most views that join with this operator have a condition for a table that only the table itself can answer: one
 //! that is always true, where it needs none, and a CASE around one that an index could be asked for.
 //!
 //! The planner asks for the condition under which it may look into an index, and gets that of an equality.

@@ -1,4 +1,4 @@
-//! What happens when Rust's allocator finds no memory in a session: it ends, and the server goes on.
+//! What happens when Rust's allocator finds no memory in a session: as a rule it ends, and the server goes on.
 //!
 //! Rust's usual answer to a failed allocation is `abort()`, and a backend that aborts takes every session of the
 //! cluster with it. PostgreSQL's is an error that rolls the transaction back, but an allocator may not unwind. So the
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pgrx::pg_sys;
 
-/// What ends a session. Only a server that has loaded this library says so: programs that are linked with it, tests and
-/// what writes the schema, have nothing of a server's, and the allocator must not ask for it.
+/// What ends a session. It is set where a server loads this library: a unit test has nothing of a server's, and the allocator
+/// must not ask for it there.
 static END_SESSION: OnceLock<fn(usize)> = OnceLock::new();
 
 /// To be called when the library is loaded.
@@ -20,7 +20,7 @@ pub(crate) fn init() {
     END_SESSION.get_or_init(|| end_session);
 }
 
-/// The system's allocator, which does not come back empty-handed inside a server process.
+/// The system's allocator, which ends a session rather than come back to it empty-handed: see [`end_session`].
 struct OrEndSession;
 
 #[global_allocator]

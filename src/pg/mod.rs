@@ -1,4 +1,4 @@
-//! What touches Postgres' internals, and has all unsafe code: each file has a small interface, and says why that is sound.
+//! Wrappers around Postgres' internals, with the unsafe code of this library: where it stands, a comment says why it is sound.
 
 // Denied elsewhere (see lib.rs), except to the macros of this folder where they are used.
 #![allow(unsafe_code)]

@@ -22,8 +22,8 @@ impl Named {
         Named { name, oid: AtomicU32::new(0), as_of: AtomicU64::new(0) }
     }
 
-    /// The relation that has the name now, as far as this backend has heard. It is looked up anew once any relation or
-    /// schema has been made, renamed or dropped.
+    /// The relation that has the name now, as far as this backend has heard. It is looked up anew once this backend has heard of
+    /// a change of any relation or schema in the catalog.
     pub(crate) fn oid(&self) -> pg_sys::Oid {
         let oid = self.look_up();
         if oid == pg_sys::InvalidOid {
@@ -37,7 +37,7 @@ impl Named {
         oid != pg_sys::InvalidOid && self.look_up() == oid
     }
 
-    /// 0 if there is none.
+    /// 0 if there is none in the schema.
     fn look_up(&self) -> pg_sys::Oid {
         let as_of = NAMES.version();
         // This backend has one thread.

@@ -13,7 +13,7 @@ pub(crate) enum Settings {
     /// Index scans and nested loops wherever these will do, as for tables that are large: for a statement that looks up few
     /// rows, and whose plan is kept while the tables grow.
     Lookups,
-    /// All of [`EVERYTHING`], whatever the session has switched off: for a statement that may read whole tables, planned when
+    /// What [`EVERYTHING`] says, whatever the session has set: for a statement that may read whole tables, planned when
     /// their sizes are known.
     Everything,
 }
@@ -98,7 +98,7 @@ pub(crate) fn with<T>(settings: Settings, work: impl FnOnce() -> T) -> T {
 /// How large a table is at least, as a lookup is planned. Statistics may be those of a table that was empty, or whose rows
 /// had not been committed. Of two ways to join what a statement has in hand with a table, one goes through the index for each
 /// of these; the other goes through the whole table, and through all of these for each of its rows: for a table that is thought
-/// to be empty, that is the cheaper one.
+/// to be empty, that seems the cheaper one.
 const ROWS: f64 = 1_000_000.0;
 const PAGES: pg_sys::BlockNumber = 20_000;
 

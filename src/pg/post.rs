@@ -1,6 +1,6 @@
 //! Posts: what one process at a time holds for as long as it lives, or until it gives it up.
 //!
-//! A post is a lock of the session on a tag of our own, which is only ever tried. Nothing is stored: a process that dies
+//! A post is a lock of the session on a tag of our own, which is only ever tried. No table says who has it: a process that dies
 //! leaves its post.
 
 use std::sync::atomic::{Ordering, fence};
@@ -15,7 +15,7 @@ const TAG_CLASS: u16 = 0x7473;
 pub(crate) enum Post {
     /// That of the process which does what is due in this database, where a call has sent for it.
     OfDatabase,
-    /// One of those that the server has for such processes.
+    /// One of those that the server has for processes which calls have sent for.
     OfServer(u32),
 }
 
@@ -39,12 +39,12 @@ impl Post {
     /// Takes the post, if it is free.
     pub(crate) fn take(self) -> bool {
         let tag = self.tag();
-        // SAFETY: a lock of the session, which is not waited for. It raises an error only if the lock table is full.
+        // SAFETY: a lock of the session, which is not waited for. It raises an error if the lock table is full, for instance.
         let result = unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, true, true) };
         result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
     }
 
-    /// Gives up a post that this process has. What others do once they find it free comes after this.
+    /// Gives up a post that this process has. What this process reads afterwards it reads when others can find the post free.
     pub(crate) fn give_up(self) {
         let tag = self.tag();
         // SAFETY: releases a lock that `take` took.

@@ -61,8 +61,8 @@ pub(crate) struct Started(DynamicBackgroundWorker);
 /// Starts a worker for a database; `None` if the server has no room for another (`max_worker_processes`). This process
 /// hears of its beginning and its end by its latch, if that is wanted.
 ///
-/// It gets the number of the database and a word, the name of a [segment](super::segment), and no setting and no rights of this
-/// session.
+/// It gets the number of the database and a word, the name of a [segment](super::segment) or nothing, and no setting and no rights
+/// of this session.
 pub(crate) fn start_worker(
     kind: &str,
     function: &str,
@@ -94,7 +94,7 @@ pub(crate) fn start_worker(
 }
 
 impl Started {
-    /// Whether it has ended, or never came up.
+    /// Whether it has ended, or never came up; also once the postmaster has died.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.0.pid(), Err(BackgroundWorkerStatus::Stopped | BackgroundWorkerStatus::PostmasterDied))
     }
@@ -135,7 +135,7 @@ fn is_worked_in() -> bool {
 /// sleeps again. (A process outside of a transaction is not to be found by a lock, as [`super::latch`] does it.)
 pub(crate) fn wake_workers() {
     // SAFETY: the array of all processes is in shared memory and stays there, as do their latches; two fields of each are read
-    // that others may write. One that has ended by now has a latch that no process waits for.
+    // that others may write. The latch of one that has ended by now has no owner, or another one.
     unsafe {
         let all = &*pg_sys::ProcGlobal;
         for n in 0..all.allProcCount as usize {
@@ -246,7 +246,7 @@ pub(crate) fn asked_to_end() -> bool {
     unsafe { (&raw const pg_sys::ProcDiePending).read_volatile() != 0 }
 }
 
-/// Whether settings have changed since the last time this was asked.
+/// Whether the process was told to read its settings anew since the last time this was asked.
 pub(crate) fn settings_changed() -> bool {
     BackgroundWorker::sighup_received()
 }
@@ -381,7 +381,7 @@ pub(crate) fn databases() -> Vec<pg_sys::Oid> {
 }
 
 /// Runs `work` when the process exits (a crash and SIGKILL are no such end). Asked again, it runs that instead. It may touch
-/// shared memory, and raises no error: the process is beyond any transaction.
+/// shared memory, and must raise no error.
 pub(crate) fn at_exit(work: fn()) {
     thread_local! {
         static WORK: Cell<Option<fn()>> = const { Cell::new(None) };

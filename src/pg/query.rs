@@ -3,9 +3,9 @@
 use pgrx::pg_sys::NodeTag;
 use pgrx::{PgList, pg_sys};
 
-/// Whether the query is over as soon as the function has returned that it calls: a SELECT from that function alone, or
-/// of that function alone, also by way of one WITH. With the rows it does no more than to pass them on, filter, sort,
-/// aggregate or limit them, without a volatile function: that may take any time, and so may a join.
+/// Whether the query is over as soon as the function has returned that it calls, as far as its plan shows: a SELECT from that
+/// function alone, or of that function alone, also by way of one WITH. With the rows it does no more than to pass them on,
+/// filter, sort, aggregate or limit them, without a volatile function: that may take any time, and so may a join.
 ///
 /// # Safety
 /// `query` is a query that the executor is running.
@@ -16,7 +16,7 @@ pub(super) unsafe fn ends_with_its_call(query: *const pg_sys::QueryDesc) -> bool
         if (*statement).commandType != pg_sys::CmdType::CMD_SELECT || (*statement).hasModifyingCTE {
             return false;
         }
-        // Those of WITH; more than one is more than we look through.
+        // That of WITH, where there is one; more than one is more than we look through.
         let with = PgList::<pg_sys::Plan>::from_pg((*statement).subplans);
         let mut within = with.is_empty();
         let mut plan = (*statement).planTree;

@@ -1,6 +1,6 @@
 //! Functions of the server's that raise nothing, called as they are.
 //!
-//! pgrx calls each function behind a guard, which turns an error into a panic. Setting it up takes longer than these
+//! pgrx calls functions of the server behind a guard, which turns an error into a panic. Setting it up takes longer than these
 //! functions do, and a call that claims or returns a task calls them many times.
 
 use pgrx::pg_sys;
@@ -9,7 +9,8 @@ use pgrx::pg_sys;
 mod bare {
     use pgrx::pg_sys;
 
-    // SAFETY: declared as in the headers. None of them raises an error, which would jump past frames of Rust.
+    // SAFETY: declared as in the headers. As they are called here none of them raises an error, which would jump past frames of
+    // Rust.
     unsafe extern "C" {
         /// access/xact.h: returns a variable of the current (sub)transaction's.
         pub(super) fn GetCurrentSubTransactionId() -> pg_sys::SubTransactionId;

@@ -1,4 +1,4 @@
-//! The search path of our statements: nothing of the caller's.
+//! The search path of our statements, whatever the caller has set.
 //!
 //! Names of the queue's own have their schema in the texts of statements. Operators, and all other names without a schema, are
 //! searched for in `pg_catalog`: otherwise a caller could define an operator of its own that would run with the owner's rights.

@@ -1,4 +1,4 @@
-//! Bytes for another process: a segment of shared memory, which the call that has made it gives up when it drops it.
+//! Bytes for another process, in a segment of shared memory.
 
 use pgrx::bgworkers::BackgroundWorker;
 use pgrx::pg_sys;
@@ -7,7 +7,7 @@ use pgrx::pg_sys;
 pub(crate) struct Segment(*mut pg_sys::dsm_segment);
 
 impl Segment {
-    /// One with these bytes; `None` if the server has no room for another.
+    /// One with these bytes; `None` if the server has as many as it may have.
     pub(crate) fn of(bytes: &[u8]) -> Option<Segment> {
         let flags = pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS as i32;
         // SAFETY: the segment belongs to the resource owner of the subtransaction, which gives it up after an error. It is as long
@@ -41,7 +41,7 @@ impl Drop for Segment {
     }
 }
 
-/// The bytes of the segment whose name has come with this background process; `None` if it is not there any more.
+/// The bytes of the segment whose name has come with this background process; `None` if it is not there any more, for instance.
 pub(crate) fn sent() -> Option<Vec<u8>> {
     let handle: pg_sys::dsm_handle = BackgroundWorker::get_extra().parse().ok()?;
     // SAFETY: attached, read and detached here; no more is read than the mapping has room for, also where the segment is not one

@@ -53,7 +53,7 @@ pub(crate) fn has_transaction_id() -> bool {
 }
 
 /// Whether the innermost subtransaction, or the transaction if there is none, has an id, as each has that has changed something
-/// or a part of which has. Still true while it is being rolled back, until other backends see it as rolled back.
+/// or a part of which has. Still true where its end is told of ([`transaction`](super::transaction)).
 pub(crate) fn has_part_an_id() -> bool {
     // SAFETY: reads a variable.
     unsafe { pg_sys::GetCurrentTransactionIdIfAny() != pg_sys::InvalidTransactionId }
@@ -129,7 +129,8 @@ pub(crate) fn has_silent_commits() -> bool {
     unsafe { max_prepared_xacts > 0 || pg_sys::RecoveryInProgress() }
 }
 
-/// When the current transaction began, in microseconds: tells it from others of this backend.
+/// When the current transaction began, in microseconds: tells it from others of this backend, but for such as come in one message
+/// of the client.
 pub(crate) fn transaction_began() -> i64 {
     // SAFETY: reads a variable.
     unsafe { pg_sys::GetCurrentTransactionStartTimestamp() }

@@ -55,7 +55,7 @@ pub(crate) fn undo() -> ! {
 }
 
 /// Runs `work` in a subtransaction. `None` if it called [`undo`]: what it did is undone then, and its locks are
-/// given up. What it did is undone as well if it refuses.
+/// given up. What it did is undone as well if it refuses or fails.
 pub(crate) fn undoable<T, E>(work: impl FnOnce() -> Result<T, E>) -> Option<Result<T, E>> {
     // SAFETY: the subtransaction is ended on every way out; memory context and resource owner are put back as
     // they were, as PL/pgSQL does. An error of Postgres arrives here as a panic, and goes on as one once the
@@ -87,7 +87,7 @@ pub(crate) fn undoable<T, E>(work: impl FnOnce() -> Result<T, E>) -> Option<Resu
     }
 }
 
-/// What another transaction has, and this one was to wait for, cannot be had: it waits for this one.
+/// What another transaction has, and this one was to wait for, cannot be had: directly or by way of others it waits for this one.
 pub(crate) struct Deadlocked;
 
 /// Runs `work`, which undoes itself before an error comes out of it ([`undoable`]), and makes an answer of that of a deadlock.
@@ -102,7 +102,7 @@ pub(crate) fn unless_deadlocked<T>(work: impl FnOnce() -> T) -> Result<T, Deadlo
     }
 }
 
-/// Runs `work` in a subtransaction: what it changed is undone if it refuses.
+/// Runs `work` in a subtransaction: what it changed is undone if it refuses or fails.
 pub(crate) fn all_or_nothing<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     match undoable(work) {
         Some(result) => result,

@@ -14,7 +14,7 @@ pub(crate) enum Before {
     Prepare,
 }
 
-/// How a transaction ended. What others see of it is decided by then; its locks go a moment later, see [`Listener`].
+/// How a transaction or a subtransaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Committed, and visible to each snapshot that is taken from now on.
@@ -68,14 +68,14 @@ impl<T> Levels<T> {
 pub(crate) struct Listener {
     /// The transaction is about to end well. It is whole as yet: statements may run, and an error rolls it back.
     pub(crate) before: fn(Before),
-    /// The (sub)transaction is over, see [`End`]. This and what follows may not raise an error: by then there is nothing
+    /// The (sub)transaction is over, see [`End`]. This and what follows may not raise an error: after a commit there is nothing
     /// that could be rolled back.
     pub(crate) ended: fn(End),
-    /// Some locks were just released; those of each commit and rollback that [`Listener::ended`] was called for are among
-    /// them. Called often, so a listener that has nothing to do should return fast.
+    /// Locks may just have been released: after a commit or a rollback that [`Listener::ended`] was called for, its own. Called
+    /// often, so a listener that has nothing to do should return fast.
     ///
     /// Postgres calls [`Listener::ended`] first, and releases the locks of its lock manager after that. (Locks on rows
-    /// are not among these; they go with the transaction's id.) A backend that was woken in between would still find
+    /// are not among these; they go with the transaction's id.) A backend that was woken in between might still find
     /// the locks held, and would not be woken again.
     pub(crate) unlocked: fn(),
 }
@@ -130,8 +130,8 @@ fn tell_before(end: Before) {
     }
 }
 
-/// An error here would be one after the commit, for which Postgres has no answer but to end every session. None is known.
-/// If there is one after all, other backends may be woken late, and the log says so.
+/// An error here may be one after a commit, for which Postgres has no answer but to end every session. None is known.
+/// If there is one after all, other backends may be woken late, and a warning says so.
 fn without_errors(tell: impl FnOnce()) {
     // SAFETY: reads a variable. An error sets it to zero on its way, and the server's code that called us counts it
     // down afterwards.

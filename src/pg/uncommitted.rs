@@ -22,8 +22,8 @@ impl Table {
     /// columns (counted from 1; none may be NULL in any row). It sees
     ///
     /// - what is committed, whatever the snapshot in use shows, and what this transaction has written;
-    /// - what open transactions have inserted, or made of a row by an update;
-    /// - of a row that an open transaction has updated the version before it, too, with `doomed`; and rows that an open
+    /// - what other open transactions have inserted, or made of a row by an update;
+    /// - of a row that another open transaction has updated the version before it, too, with `doomed`; and rows that such a
     ///   transaction has deleted, with `doomed`.
     ///
     /// What was there when the call began, and still is, is seen; what comes in meanwhile may be. A row whose update begins
@@ -87,7 +87,7 @@ impl Table {
                 }
                 pg_sys::systable_endscan(scan);
             }
-            // The lock stays until the transaction ends, as every reader's does.
+            // The lock stays, as a reader's does.
             pg_sys::table_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
         }
     }

@@ -1,18 +1,18 @@
-//! Commands that want a database for themselves: the background worker is asked to leave it before they begin.
+//! Commands that want a database for themselves, and what is done before they begin.
 
 use std::ffi::CStr;
 
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::prelude::*;
 
-/// What was called for such commands before us.
+/// The hook that was there before ours.
 static mut BEFORE: pg_sys::ProcessUtility_hook_type = None;
 
 /// What to do before a command that wants a database for itself.
 static mut VACATE: Option<fn(pg_sys::Oid)> = None;
 
 /// Has `vacate` called before DROP, ALTER … RENAME and ALTER … TABLESPACE of a database, and before CREATE
-/// DATABASE makes a copy of one that it names as its TEMPLATE, if the user owns it or is a superuser.
+/// DATABASE makes a copy of one that it names as its TEMPLATE, if the user has the rights of that database's owner.
 pub(crate) fn before_exclusive_commands(vacate: fn(pg_sys::Oid)) {
     // SAFETY: set by the postmaster while it loads the library, before it starts anything.
     unsafe {
@@ -108,7 +108,7 @@ unsafe fn option(options: *mut pg_sys::List, name: &CStr) -> Option<*mut pg_sys:
     }
 }
 
-/// Whether the user owns the database or is a superuser: no other can send a worker away by such a command.
+/// Whether the user has the rights of the database's owner: no other can send a worker away by such a command.
 fn owns(database: pg_sys::Oid) -> bool {
     // SAFETY: looks up catalog entries in a transaction, which every such command runs in.
     unsafe {

@@ -12,7 +12,7 @@ use pgrx::pg_sys;
 pub(crate) enum Sleep {
     /// A call: until there is work for it.
     ForWork,
-    /// A call: until something happens to tasks that it names.
+    /// A call: until something happens to tasks that it names, or a process that it has sent has ended.
     ForTasks,
     /// The background worker of a database: until something is due.
     Worker,
@@ -28,8 +28,8 @@ impl Sleep {
     }
 
     /// The number under which a sleep is shown: the server's for this name, which it keeps until it stops; asked for once in
-    /// a backend. A server has room for 128 names of all extensions: where others have used them up, the call that sleeps
-    /// first in a backend says so with the server's own error.
+    /// a backend. A server has room for 128 names of all extensions: where others have used them up, a sleep ends with the
+    /// server's own error.
     #[cfg(any(feature = "pg17", feature = "pg18"))]
     pub(super) fn event(self) -> u32 {
         thread_local! {

@@ -52,7 +52,7 @@ pub(crate) struct Setting {
     /// How long tasks are kept once they have completed, if they say nothing about it; `None`: what the
     /// setting says.
     pub(crate) retention: Option<Interval>,
-    /// The same of those that have aborted; `None`: as `retention`.
+    /// The same of those that have aborted; `None`: as `retention`, if that is set, else what the setting says of them.
     pub(crate) retention_aborted: Option<Interval>,
     /// Tasks that become ready are announced by NOTIFY.
     pub(crate) notify: bool,
@@ -60,7 +60,8 @@ pub(crate) struct Setting {
     pub(crate) fair: bool,
     /// How many tasks of one group may be in progress.
     pub(crate) max_per_group: Option<i32>,
-    /// After how long a task that is not spontaneous expires, if it has not been granted and says nothing about it.
+    /// After how long a task that is not spontaneous expires, if it has not been granted (a signal: signalled) and says nothing
+    /// about it.
     pub(crate) expires_in: Option<Interval>,
     /// The longest that a try lasts of tasks that say nothing about it.
     pub(crate) max_run_time: Option<Interval>,

@@ -37,7 +37,8 @@ pub(crate) struct Interned {
     pub(crate) notify: bool,
     /// Whether every task of it that has a group belongs into the lane of that.
     pub(crate) gives_lanes: bool,
-    /// After how long a task that is not spontaneous expires, if it has not been granted and says nothing about it.
+    /// After how long a task that is not spontaneous expires, if it has not been granted (a signal: signalled) and says nothing
+    /// about it.
     pub(crate) expires_in: Option<Interval>,
 }
 

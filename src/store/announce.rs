@@ -6,8 +6,8 @@ use crate::store::known_actions;
 use crate::store::notify::notify_ready;
 use crate::wake;
 
-/// Has calls that wait for these actions woken at commit, one at most for each element; notifies the listeners of those actions that are set
-/// to `notify`.
+/// Has calls that wait for these actions woken at commit, one at most for each element; notifies the listeners of those actions
+/// that are set to `notify`.
 pub(crate) fn announce(action_nos: &[i32]) {
     for action_no in action_nos {
         wake::ready(*action_no);

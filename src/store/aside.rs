@@ -1,15 +1,15 @@
 //! Entries of `run` that may not run now and cannot leave the table: they are *set aside* where they are.
 //!
-//! An entry that may not run is moved to `parked` or `scheduled`, where claims do not meet it. Two kinds cannot go
-//! there. One whose deadline has passed still belongs to its late worker: the row has the token that a return or an
-//! extension looks for. And one that another transaction has locked FOR KEY SHARE, to add a dependent for
-//! instance, cannot be removed without waiting for that. These stay, not grantable, with the number of the
+//! An entry that its group, its workgroup or its merge key keeps back is moved to `parked` or `scheduled`, where claims do not
+//! meet it. Two kinds cannot go there. One whose deadline has passed still belongs to its late worker, unless it is to ride: the
+//! row has the token that a return or an extension looks for. And one that another transaction has locked FOR KEY SHARE, to add
+//! a dependent for instance, cannot be removed without waiting for that. These stay, not grantable, with the number of the
 //! reason in `run.aside`: claims skip them as they skip what is in progress. The transaction that ends the reason finds
 //! them by that number. A late worker can still return and extend its task: the entry keeps its token, actor and
 //! deadline. Only a rider loses them.
 //!
 //! **Nothing is stranded, and nothing is waited for.** They are set aside under the same locks that stand for the reason
-//! as what is parked (see [`crate::claim`]). But the transaction that ends the reason must not wait for a row of `run`:
+//! as what is parked (see `claim::gates`). But the transaction that ends the reason must not wait for a row of `run`:
 //! the transaction that has it locked takes such locks in the order of task numbers, and may wait for a row that the
 //! other one has. An entry that cannot be locked at once gets a lease, and upkeep tries again after a second. An entry
 //! whose reason is a time gets a lease until that time.

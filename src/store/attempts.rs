@@ -2,7 +2,7 @@
 //! over. The try that has settled a task is in `settled`.
 //!
 //! It is bounded: of each task the last [`MOST`] tries since it was inserted or has started over are kept, and as many from before
-//! that until there are more than [`MOST`] new ones; of those that do not count, which are beside these, as many once more.
+//! that until there are more than [`MOST`] new ones; of those that do not count, which are beside these, at most as many once more.
 //! Deadlines that have passed since then, and tries since then that do not count, are counted even if their rows are gone:
 //! the row that takes their place has their number.
 

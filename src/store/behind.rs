@@ -16,7 +16,7 @@ use crate::memory::{Now, Remembers, Rule, Shown};
 use crate::number::Position;
 use crate::store::decided::{Decided, Look, Standing};
 
-/// Of how many ranges a mark is kept.
+/// Of how many ranges a mark is kept at most.
 const MOST: usize = 1_024;
 
 /// Where the walks along some ranges of an index begin.
@@ -41,7 +41,7 @@ impl<Range: 'static> Remembers for Behind<Range> {
 }
 
 impl<Range: Eq + Hash> Behind<Range> {
-    /// Before this position there is nothing in the range.
+    /// Before this position there is nothing in the range, as far as is known.
     pub(crate) fn start(&self, range: &Range) -> Position {
         self.starts.get(range).copied().unwrap_or(Position::BEGINNING)
     }

@@ -1,5 +1,5 @@
 //! Rows that contradict others: a task that has ended and is in progress as well, for instance. They come from a defect, from
-//! a hand or from a damaged disk, and `taskq.check()` names them.
+//! a hand or from a damaged disk, for instance; `taskq.check()` looks for such.
 //!
 //! **One of them must not stop the queue.** A call that claims tasks does upkeep for others, too, and would fail with such a row again
 //! and again. So upkeep does such a step in a subtransaction ([`leaving`]), unless the transaction has begun too many. If that fails

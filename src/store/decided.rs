@@ -1,13 +1,13 @@
 //! Up to which position everything is decided: what the low-water marks rest on.
 //!
 //! Every position comes from one sequence, is taken by a transaction that has its id by then, and is the greatest so
-//! far. A look reads the last position that was taken, L, and after that the next transaction id that has not been
-//! assigned, X. So a transaction that took a position up to L has an id before X. A look, this one or a later one,
+//! far (exceptions are below). A look reads the last position that was taken, L, and after that the next transaction id that has
+//! not been assigned, X. So a transaction that took a position up to L has an id before X. A look, this one or a later one,
 //! whose snapshot has an xmin of X or beyond sees all these transactions as ended: what they inserted is in its
 //! snapshot, or will never be. L is the *bound* then. Taking the snapshot's xmax for X, or an id that was assigned
 //! after the position, would lose tasks.
 //!
-//! A sequence that has not been used yet says 1 as if that were taken; the reader of L has to subtract it. And L has
+//! A sequence that has not been used yet says its first value as if that were taken; the reader of L has to subtract it. And L has
 //! to be read behind the lock on the sequence's page ([`last_value`](crate::pg::sequence::last_value)): a query may
 //! find it 32 ahead of what was taken.
 //!
@@ -17,8 +17,8 @@
 //! **Positions that are not what they were.** After TRUNCATE the rows are in another file, after RESTART the sequence
 //! is. Two things leave no trace: `setval` to an earlier position, if the sequence is beyond the bound again by the
 //! next look, and old rows copied in below the bound. Neither belongs into a live queue; it is made up for all the
-//! same: a bound is good for ten seconds, and what was concluded from it is found out anew then, at once or bit by bit.
-//! Where that takes long, because much has to be scanned, the time grows with it.
+//! same: after ten seconds what was concluded is found out anew, at once or bit by bit. Where that takes long, because much has
+//! to be scanned, the time grows with it.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use crate::number::Position;
 use crate::pg::clock::Wall;
 use crate::pg::session;
 
-/// What one statement, with one snapshot, has read.
+/// What a look with one snapshot has read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     /// The last position that was taken from the sequence.
@@ -42,7 +42,7 @@ pub(crate) struct Look {
     pub(crate) at: Wall,
 }
 
-/// How long conclusions from a bound are good for, at least.
+/// How long after a beginning, at the earliest, all that was concluded is found out anew.
 const LIFETIME: Duration = Duration::from_secs(10);
 
 /// How much longer for each page that was read to come to them: some hundred times as long as it takes.

@@ -1,4 +1,4 @@
-//! The table `expiry`: when tasks expire that have not been granted by then.
+//! The table `expiry`: when tasks expire that have not been granted by then, and signals that have not been signalled.
 //!
 //! A row goes when its task settles, is suspended, starts over or is removed: by the transaction that has the task's live row, if
 //! there is one. A grant leaves it, since it must not cost a task anything that has none; upkeep removes it once its time has come.

@@ -14,7 +14,7 @@ pub(crate) enum Place {
     Run {
         nonce: Nonce,
     },
-    /// `held_back`: because of its workgroup.
+    /// `held_back`: because of its workgroup, as a rule, and not of its own time.
     Scheduled {
         due: Time,
         held_back: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Live {
     pub(crate) dependencies: i32,
     /// When it was granted last; `None`: no token for it is valid.
     pub(crate) granted_at: Option<Time>,
-    /// Of its performance; infinity if there is none.
+    /// Of its performance; infinity if there is none, or the deadline never comes.
     pub(crate) deadline: Time,
     /// The name of the worker that was granted it last; `None`: no token for it is valid.
     pub(crate) actor_id: Option<String>,

@@ -1,7 +1,7 @@
 //! Where the looks for what is due begin: at the low ends of indexes by time, or a little further up.
 //!
-//! A deadline that was kept, a task that was due, an end whose retention is over: all leave their entries at the low
-//! end, and stay there while a session holds a snapshot from before. A claim that asked whether anything is
+//! A deadline that was kept, a task that was due, an end whose retention is over: each leaves its entry at the low
+//! end, where it stays at least while a session holds a snapshot from before. A claim that asked whether anything is
 //! due would pass all of them, each time. So where a probe has turned out to be [costly](crate::memory::cost), the backend remembers for a
 //! while what it has found first, or that there was nothing up to now, and begins there.
 //!
@@ -20,7 +20,7 @@ use crate::memory::{Belief, Memory, Remembered, cost};
 use crate::pg::clock::Time;
 use crate::store::by_time;
 
-/// Of how many actions of a call something is remembered.
+/// Of how many actions of a call something is remembered at most.
 const MOST_ACTIONS: usize = 1_024;
 
 /// How long an empty `signal` is remembered at most.

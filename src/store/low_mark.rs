@@ -72,7 +72,7 @@ fn files(at: &decided::Look) -> (i64, i64) {
     (i64::from(at.files.0.to_u32()), i64::from(at.files.1.to_u32()))
 }
 
-/// Removes those of the action that it makes useless, and those that are good no more ($8), as far as no other
+/// Also removes those of the action that it makes useless, and those that are good no more ($8), as far as no other
 /// transaction has them.
 static WRITE: Statement<(i32, i32, Position, Position, i64, i64, Wall, Wall)> = Statement::new(
     c"WITH old AS MATERIALIZED (

@@ -9,7 +9,7 @@ use crate::pg::table::{self, Look};
 use crate::store::positions::{file_of_positions, last_position};
 use crate::store::{decided, run, task};
 
-/// What the marks need of a look: how far positions have been taken by now, and up to where everything has ended.
+/// What the marks need of a look: how far positions have been taken by now, and up to where everything has ended, for instance.
 pub(crate) fn look(look: &Look) -> decided::Look {
     decided::Look {
         last_position: last_position(),

@@ -79,7 +79,7 @@ pub(crate) fn park(parked: &[Parked]) {
     ));
 }
 
-/// Walks `parked_reason_idx` or `parked_leader_idx`.
+/// Walks `parked_reason_idx`.
 static UNPARK_NAMED: Statement<(i8, &str, &str, &str), (i32, Position, Freed)> = Statement::new(
     c"DELETE FROM taskq.parked p
        WHERE p.kind = $1 AND p.kind <> 'm' AND p.name = $2 AND p.key IS NOT DISTINCT FROM $3
@@ -91,8 +91,8 @@ static UNPARK_RIDERS: Statement<TaskNo, (i32, Position, Freed)> = Statement::new
       RETURNING p.priority, p.position, p.task_no, p.tries, p.failures, p.dependencies",
 );
 
-/// Takes out what is parked under a reason, in the order in which it stood. The caller has locked the row
-/// that holds the reason, and what is parked under it.
+/// Takes out what is parked under a reason, in the order in which it stood. The caller has locked it, and sees to it that
+/// nothing comes to it meanwhile.
 pub(crate) fn release(reason: &Reason) -> Vec<Freed> {
     assign_transaction_id();
     let mut rows = match stored(reason) {
@@ -109,7 +109,7 @@ pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
        WHERE p.task_no = ANY ($1)",
 );
 
-/// Tasks that are parked go to the end of their priority when the reason ends: this is where they stand until then.
+/// These tasks stand at the end of their priority from now on, for the order in which they come back.
 pub(crate) static STAND_BEHIND: Statement<&[TaskNo]> = Statement::new(
     c"UPDATE taskq.parked p SET priority = u.priority, position = u.position
         FROM (SELECT u.task_no, t.priority,

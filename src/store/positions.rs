@@ -31,7 +31,7 @@ pub(crate) fn take(count: usize) -> Result<Vec<TaskNo>> {
 pub(crate) fn new_wait() -> WaitNo {
     assign_transaction_id();
     loop {
-        // The lower half: the upper one is the shard's, and hardly ever another.
+        // The lower half: the upper one, in which the shard is, changes only after 2^32 positions.
         let wait_no = sequence::next(&POSITIONS) as WaitNo;
         if wait_no != FIRST_WAIT {
             return wait_no;

@@ -144,7 +144,8 @@ pub(crate) fn schedule(freed: impl Iterator<Item = (Freed, Time)>) {
     set_aside(&freed.map(|(freed, due)| Later::own(freed, due)).collect::<Vec<_>>(), false);
 }
 
-/// The same of tasks whose workgroup is held back: a shorter delay brings them forward.
+/// The same of tasks whose workgroup is held back, or whose group or workgroup may just be changing. A shorter delay of the
+/// workgroup brings them forward.
 pub(crate) fn hold_back(tasks: &[Later]) {
     set_aside(tasks, true);
 }

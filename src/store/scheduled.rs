@@ -1,4 +1,4 @@
-//! The table `scheduled`: tasks that nothing blocks but their time, or that of their workgroup.
+//! The table `scheduled`: tasks that nothing blocks but a time: their own or that of their workgroup, for instance.
 
 use crate::number::{Position, TaskNo};
 use crate::pg::clock::Time;
@@ -62,7 +62,7 @@ impl Later {
 }
 
 /// Has tasks wait here until they are due; returns the action of each, and whether it is a timer. `held_back`: because of their
-/// workgroups.
+/// workgroups, as a rule, and not of their own times.
 pub(crate) fn insert(tasks: &[Later], held_back: bool) -> Vec<(i32, bool)> {
     look(|look| {
         let kinds: Vec<(i32, bool)> = look.scan(&task::BY_NUMBER, |rows| {

@@ -6,7 +6,7 @@
 //! transaction that keeps its id for long keeps the mark waiting: more is counted row by row then, and nothing is
 //! wrong.
 //!
-//! A step seals by one statement with one snapshot. That counts what settled since the last one, up to the mark, up to
+//! A step seals by a statement with one snapshot. That counts what settled since the last one, up to the mark, up to
 //! [`MOST`] rows, or in one second that has more; takes along the corrections of these seconds; and makes the next mark
 //! where it has come to the last one. The row of `seal` is locked (SKIP LOCKED) before, so that there is one at a time.
 //!

@@ -183,7 +183,7 @@ pub(crate) static REMOVE: Statement<&[TaskNo], (TaskNo, i32, i8, bool)> = Statem
     ", g.grouped FROM gone AS g"
 ));
 
-/// They are kept longer.
+/// They are kept until then.
 pub(crate) static PUT_OFF: Statement<(&[TaskNo], Time)> =
     Statement::new(c"UPDATE taskq.settled s SET expires_at = $2 WHERE s.task_no = ANY ($1)");
 

@@ -48,7 +48,7 @@ pub(crate) static TAKE: Statement<&[TaskNo], (TaskNo, WaitNo, i32, i32, i32, Opt
 /// that is brought back forgets its signals, and waits for this.
 ///
 /// One statement, so that both questions are asked of one snapshot: a signal that is there while its counter is not
-/// was sent in an earlier life of the task, since its sender had seen the counter. (Asked one after the other, a
+/// was sent for a wait that is over, since its sender had seen the counter. (Asked one after the other, a
 /// retry and a new signal could come in between, and that one would be lost.)
 pub(crate) static SWEEP: Statement<&[TaskNo]> = Statement::new(
     c"DELETE FROM taskq.signal d
@@ -71,7 +71,7 @@ pub(crate) struct Signal<'a> {
     pub(crate) failed: i32,
     /// Dependencies that ended the wrong way.
     pub(crate) lost: i32,
-    /// Why the task aborts, if any was lost.
+    /// Why the task aborts, if it does for one that was lost.
     pub(crate) status: Option<&'a str>,
     /// Of the lost ones, how many were not needed.
     pub(crate) skipped: i32,

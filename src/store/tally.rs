@@ -202,7 +202,7 @@ fn append_for(ends: &[(TaskNo, Outcome)], number: i64, now: Time) {
 /// How many rows of a group one fold takes at most.
 const MOST: i32 = 2000;
 
-/// How long what has settled is kept apart by its time. sql/views.sql has the same number.
+/// How long what has settled is kept apart by its time. sql/views.sql has the same time.
 const RECENT: Duration = Duration::from_secs(600);
 
 /// Takes rows that no other transaction holds, and puts their sums in their place.

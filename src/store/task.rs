@@ -65,7 +65,7 @@ pub(super) fn numbers(look: &Look, ids: &[&str]) -> HashMap<String, TaskNo> {
     })
 }
 
-/// Sorted afterwards: what is to come in the order of another index is looked for in that, through the whole table.
+/// Sorted afterwards: what is to come in the order of another index would be looked for in that, through the whole table.
 static OF_GROUP: Statement<&str, TaskNo> =
     Statement::new(c"SELECT t.task_no FROM taskq.task t WHERE t.group_id = $1");
 

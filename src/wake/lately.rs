@@ -2,8 +2,8 @@
 //!
 //! A call that is granted as many tasks as it may have does not need what time has made necessary: it leaves that to the
 //! others, and to itself a moment later. So such a call looks for it only every ten milliseconds, where no limit is
-//! to be asked. A call that is granted less looks in any case. What can be late by so much is a due task of a higher priority than those that are ready, and what is
-//! due for others.
+//! to be asked. A call that is granted less looks in any case. What can be late by so much is a due task of a higher priority than
+//! those that are ready, for instance, and what is due for others.
 
 use std::time::Duration;
 

@@ -68,7 +68,7 @@ pub(crate) fn ready_for_all(action_no: i32) {
     note(ready_channel(action_no), HowMany::All);
 }
 
-/// This task has ended: all calls that wait for it are woken.
+/// This task has ended, or is gone: all calls that wait for it are woken.
 pub(crate) fn settled(task_no: TaskNo) {
     note(settled_channel(task_no), HowMany::All);
 }
@@ -83,7 +83,7 @@ pub(crate) fn new_number(name: &str) {
     note(name_channel(name), HowMany::All);
 }
 
-/// A deadline was added, or a schedule. One waiting call is enough: it looks in time, and has done what there is to do.
+/// A deadline was added, or a schedule, for instance. One waiting call is enough: it looks in time, and sees to what there is to do.
 pub(crate) fn timer(due: Time) {
     later(TIMER_CHANNEL, due);
 }
@@ -128,7 +128,8 @@ fn later(channel: Channel, due: Time) {
 /// A worker that was called may have left by then.
 const SOON_OVER: Duration = Duration::from_secs(4);
 
-/// Has one waiting call woken for something that is due at that moment, unless one looks in time anyway.
+/// Has a waiting call woken for something that is due at that moment, unless one looks in time anyway. For a timer it is one for
+/// work, and one that waits for tasks.
 fn wake_for(channel: Channel, due: Instant) {
     let ahead = due.saturating_duration_since(Instant::now());
     if channel.kind == TIMER && ahead < SOON_OVER && Post::OfDatabase.is_taken() {
@@ -151,7 +152,7 @@ fn wake_for(channel: Channel, due: Instant) {
     }
 }
 
-/// Something that is due then: the background worker, if there is one, looks after it in time.
+/// Something that is due then: the background worker, where one is kept, looks after it in time.
 pub(crate) fn due(time: Time) {
     transaction::listen(&LISTENER);
     NOTES.with_borrow_mut(|notes| notes.due = notes.due.min(time));
@@ -181,7 +182,7 @@ pub(crate) fn taken(action_nos: impl Iterator<Item = i32>) {
     }
 }
 
-/// This transaction has locked a ready task. Others pass over it until that ends, and are woken then unless it has
+/// This transaction has locked a ready task. Other calls may pass over it until that ends: one is woken then, unless it has
 /// [`gone`].
 pub(crate) fn held(task_no: TaskNo, action_no: i32) {
     transaction::listen(&LISTENER);

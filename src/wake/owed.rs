@@ -10,7 +10,7 @@ thread_local! {
     static OWED: RefCell<Vec<(Channel, HowMany)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Has so many waiting calls woken when the locks of what has just ended are gone: one that is woken before finds
+/// Has so many waiting calls woken when the locks of what has just ended are gone: one that is woken before might find
 /// them held.
 pub(super) fn owe(channel: Channel, how_many: HowMany) {
     OWED.with_borrow_mut(|owed| owed.push((channel, how_many)));

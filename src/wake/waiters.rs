@@ -20,8 +20,8 @@ pub(crate) fn begin_look() {
     PASSED_OVER.set(Some(false));
 }
 
-/// This look skips something that it might have had, had others not held it just then: a bucket, a slot, a lock that
-/// is only tried. If they release it without a change that wakes, no wake-up comes for it.
+/// This look skips something that it might have had, had others not held it just then: a bucket, a slot or a lock that
+/// is only tried, for instance. If they release it without a change that wakes, no wake-up comes for it.
 pub(crate) fn passed_over() {
     PASSED_OVER.set(PASSED_OVER.get().map(|_| true));
 }
@@ -38,15 +38,15 @@ pub(crate) fn end_look() -> bool {
 
 /// To be called by a waiting call that was woken and has found nothing. If it is registered for any action, it may have
 /// been woken for one that is not its own: it wakes the next of those calls. Each wakes one with a lower number than
-/// its own, so all get their turn, and that ends.
+/// its own, so those get their turn, and that ends.
 pub(crate) fn pass_on() {
     if registered::under(ANY_READY_CHANNEL) {
         latch::wake_next_lower(ANY_READY_CHANNEL);
     }
 }
 
-/// The channels under which a waiting call can be found; given up when it is dropped, or by the abort that ends
-/// the call.
+/// The channels under which a waiting call can be found; given up when it is dropped, or by the end of the transaction, or of a
+/// part of it, that ends the call.
 pub(crate) struct Registration {
     channels: Vec<Channel>,
 }
@@ -90,8 +90,8 @@ impl Drop for Registration {
 }
 
 /// To be called when a call for work ends, after it has given up its registrations, if it had any. A wake-up that
-/// came after its last look (`waited`) it hands on to one waiting call of each action, since it is not known for
-/// which of them it was meant.
+/// came after its last look (`waited`) it hands on to one waiting call of each channel, since it is not known by
+/// which of them it came.
 ///
 /// Otherwise it wakes those that something is left for: `left` returns the actions, 0 for any. It is called only
 /// if a call sleeps that could be woken.

@@ -1,10 +1,10 @@
 //! SQL statements, whose plans a backend keeps unless they say otherwise ([`Statement::planned_each_time`]).
 //!
-//! A [`Statement`] is a `static` beside the function that runs it, and a type: of its parameters, and of the rows that it
+//! A [`Statement`] is a `static`, and a type: of its parameters, and of the rows that it
 //! returns. The compiler compares both with what callers give and take; that the text means the same is compared when it
-//! is planned and when the first row is read. Its plan is made on first use with
-//! `CURSOR_OPT_GENERIC_PLAN` (the automatic choice would plan such statements anew at each call), kept
-//! for the life of the backend, and made anew when the plan cache says so, after DDL or ANALYZE.
+//! is planned and when the first row is read. A plan that is kept is made on first use with
+//! `CURSOR_OPT_GENERIC_PLAN` (the automatic choice might plan such statements anew at each call), kept
+//! for the life of the backend, and made anew when the plan cache says so, after DDL or ANALYZE, for instance.
 //!
 //! **Planner settings belong to the plan.** A kept one is made under settings that prefer index scans and nested loops,
 //! whichever call is the first and whatever its session has set of these (see [`planner`](super::planner)). So a plan

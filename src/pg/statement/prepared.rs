@@ -1,4 +1,4 @@
-//! Planning a statement once, and running it.
+//! Planning a statement, and running it.
 
 use std::marker::PhantomData;
 use std::ptr;
@@ -60,7 +60,8 @@ impl Prepared {
         Prepared { sql, types, plan: AtomicPtr::new(ptr::null_mut()), generation: AtomicI32::new(0), keep }
     }
 
-    /// Runs the statement. `reader` is asked once, with the types of the result, for what is to be called with each row.
+    /// Runs the statement. If there are rows, `reader` is asked once, with the types of the result, for what is to be called with
+    /// each of them.
     pub(super) fn run<T, F: FnMut(Row) -> T>(
         &'static self,
         given: &[Value],

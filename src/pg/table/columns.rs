@@ -111,7 +111,7 @@ macro_rules! table {
                 $crate::pg::table::Column::new(Number::$column as i16);
         )+
 
-        /// The columns with their types, to be compared with the catalog.
+        /// The columns, and whether each may be NULL, to be compared with the catalog.
         #[cfg(any(test, feature = "pg_test"))]
         #[allow(dead_code)]
         pub(crate) fn columns() -> Vec<(&'static str, bool)> {

@@ -32,7 +32,7 @@ pub(crate) struct Index {
     pub(super) table: &'static Table,
     /// Its name, and its oid once that has been looked up.
     pub(super) name: Named,
-    /// Many a queue never has a row in the table: it is asked whether it has pages before the index is looked into.
+    /// Many a queue never has a row in the table: as a rule it is asked whether it has pages before the index is opened.
     pub(super) mostly_empty: bool,
 }
 
@@ -48,7 +48,7 @@ impl Index {
     }
 }
 
-/// An index with rows that have something in one column only. It is not opened where no row has.
+/// An index with rows that have something in one column only. It is not opened for an insertion where no row has.
 pub(crate) struct Partial {
     /// Its name, and its oid once that has been looked up.
     pub(super) index: Named,

@@ -51,7 +51,7 @@ pub(crate) fn look<R>(work: impl FnOnce(&Look) -> R) -> R {
 }
 
 impl Look {
-    /// How many pages of tables and indexes it has read so far.
+    /// How many pages of tables and indexes its walks have read so far.
     pub(crate) fn pages(&self) -> u64 {
         self.pages.get()
     }

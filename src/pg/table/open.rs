@@ -36,7 +36,8 @@ pub(super) unsafe fn routine(relation: pg_sys::Relation) -> &'static pg_sys::Tab
     unsafe { &*(*relation).rd_tableam }
 }
 
-/// Locks a table as a reader does, until the transaction ends. Waits for a session that has it exclusively or waits for that.
+/// Locks a table as a reader does, until the transaction ends or the subtransaction is rolled back. Waits for a session that has
+/// it exclusively or waits for that.
 pub(crate) fn hold(table: &Table) {
     // SAFETY: opened and closed here; the lock stays.
     unsafe {

@@ -21,7 +21,7 @@ use crate::pg::session;
 /// How many places are remembered: a number has one slot of these, and shares it.
 const SLOTS: usize = 256;
 
-/// So many rows are looked for one by one; more are walked to.
+/// So many rows at most are looked for one by one; more are walked to.
 const FEW: usize = 8;
 
 /// For a thread-local variable beside the table's columns.

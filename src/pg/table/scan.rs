@@ -115,7 +115,7 @@ pub(crate) struct Scan<'l> {
     keys: usize,
     /// So many entries of the index, of rows that are there or dead, it still comes upon at most.
     left: u64,
-    /// The row that was found last. Null as long as none was.
+    /// For the row that was found last. Null until needed.
     slot: *mut pg_sys::TupleTableSlot,
     /// For a newer version of it. Null until needed.
     pub(super) newer: std::cell::Cell<*mut pg_sys::TupleTableSlot>,

@@ -13,9 +13,8 @@
 //! decides. It is left, for instance, where another transaction has the row locked, where two tasks of one row come back at the same
 //! moment, and by transactions that are prepared, or that are at a higher level than READ COMMITTED. For these, calls
 //! that append rows look at a page of `lease` now and then ([`tidy::patrol`]). A row too few would leave a task with a dead
-//! worker, and upkeep would not see it. So a row is removed only by a
-//! transaction that sees that no task needs it, or that puts another in its place; if that is rolled back, so is the
-//! removal.
+//! worker, and upkeep would not see it. So a row is removed only by a transaction after which no task needs it, or that puts
+//! another in its place; if that is rolled back, so is the removal.
 
 mod record;
 pub(crate) mod tidy;
@@ -106,7 +105,7 @@ pub(crate) fn leave(left: &[Left]) {
     left.sort_unstable_by_key(|left| (left.deadline, left.task_no));
     look(|look| {
         look.changing(&BY_KEEPER, |rows| {
-            // What one call was granted has one deadline, as a rule, and one keeper.
+            // What one call was granted has one deadline, as a rule, and few keepers.
             for left in left.chunk_by(|one, next| one.deadline == next.deadline) {
                 let (first, last) = (left[0], left[left.len() - 1]);
                 if let [left] = left {

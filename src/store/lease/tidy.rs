@@ -38,8 +38,8 @@ enum HandOn {
     BeforeCommit,
 }
 
-/// Whether the keeper of `l` is neither held under it nor set aside until then. Its own deadline is an earlier one where its
-/// row was locked when that passed; a later one has a row of its own.
+/// Whether the keeper of `l` is neither held under it nor set aside. Its own deadline is an earlier one where its
+/// row was locked when that passed, for instance; a later one has a row of its own.
 macro_rules! unkept {
     () => {
         "NOT EXISTS (SELECT FROM taskq.run r
@@ -122,7 +122,7 @@ pub(crate) fn hand_on(mut left: Vec<(Time, TaskNo)>) {
 const PATROL: u32 = 32;
 
 thread_local! {
-    /// How many rows are to be appended before the next look; `None` before the first.
+    /// How many rows were appended since the last look; `None` before the first of all.
     static APPENDED: Cell<Option<u32>> = const { Cell::new(None) };
 }
 

@@ -6,7 +6,7 @@
 //! **Marks.** A slot that is freed takes a new position, behind all others, and the first in that order is taken first.
 //! So the free ones are at the end of `slot_free_idx`, and claims begin at a low-water mark, see [`Behind`]. (A slot that
 //! is taken keeps its position. If the grant is rolled back it is free there again; no mark has passed it, since no
-//! snapshot has seen it taken.)
+//! other transaction has seen it taken.)
 //!
 //! **Full limits** of groups are found by walking what is held. Where that is costly the answer is kept for a while
 //! ([`cost`]), and those that were full are asked one by one whether they still are. Those that get full meanwhile
@@ -24,7 +24,7 @@ use crate::number::Position;
 use crate::store::behind::Behind;
 use crate::store::decided::Look;
 
-/// How many limits one answer has at most.
+/// How many limits are noted as complete at once, at most; and up to how many full ones others are added.
 const MOST_LIMITS: usize = 1_024;
 
 /// By limit, and how many it allows: of free slots above that nothing is known.
@@ -34,7 +34,7 @@ static FULL: Memory<Latest<Vec<String>, Vec<(Limit, i32)>>> = Memory::of(Belief:
 /// Limits, and how many they allow.
 static COMPLETE: Memory<Remembered<(Limit, i32), ()>> = Memory::of(Belief::CompleteLimits);
 
-/// Before this position there is no free slot of a limit that allows so many.
+/// Before this position there is no free slot of a limit that allows so many, as far as is known.
 pub(super) fn start(limit: &Limit, most: i32) -> Position {
     FREE.with(|free| free.start(&(limit.clone(), most)))
 }

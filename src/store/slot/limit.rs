@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::pg::lock::{self, Key, Mode};
 
-/// The greatest limit: each place that it allows is a row.
+/// The greatest limit: each place that it allows may be a row.
 pub(crate) const MOST_SLOTS: i32 = 100_000;
 
 /// What a limit is for: all tasks of an action, those of one group in it, or those of one group in all actions.

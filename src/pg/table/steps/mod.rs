@@ -1,6 +1,6 @@
 //! The steps of a scan and of an insertion, each behind one guard.
 //!
-//! pgrx calls each function of the server's behind a guard of its own, which turns an error into a panic. A step
+//! pgrx calls functions of the server behind a guard for each call, which turns an error into a panic. A step
 //! is one call, or several that come one right after the other, with nothing in between that an error would have to clean
 //! up; so one guard does for all of them.
 //!

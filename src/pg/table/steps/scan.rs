@@ -16,7 +16,7 @@ pub(in crate::pg::table) unsafe fn snapshot() -> pg_sys::Snapshot {
     unsafe {
         guarded(|| {
             bare::CommandCounterIncrement();
-            // Under READ COMMITTED this is the latest one, too, and taken from where it was left.
+            // Under READ COMMITTED this is the latest one, too.
             let latest =
                 if read_committed { bare::GetTransactionSnapshot() } else { bare::GetLatestSnapshot() };
             bare::RegisterSnapshot(latest)
