@@ -261,7 +261,8 @@ impl<'a> Namesakes<'a> {
         ordered
     }
 
-    /// Whether the holder of a key gives way to one that has its id, as far as other keys decide on that.
+    /// Whether the holder of a key gives way to one that has its id, whatever comes of this key. Whether one with the same key is
+    /// inserted is still to be decided.
     fn give_way(
         &self,
         key: &Key,
@@ -269,7 +270,9 @@ impl<'a> Namesakes<'a> {
         is_decided: impl Fn(&Key) -> bool,
         left_out: &LeftOut,
     ) -> bool {
-        self.of_holder(known).is_some_and(|task| !left_out.has(task))
-            && self.hangs_on(key, known).is_none_or(|other| is_decided(&other))
+        self.of_holder(known).is_some_and(|task| {
+            let own = key_of(&task.spec);
+            own.as_ref() != Some(key) && own.as_ref().is_none_or(is_decided) && !left_out.has(task)
+        })
     }
 }

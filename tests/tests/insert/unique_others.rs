@@ -35,6 +35,39 @@ fn ids_and_keys_go_together() {
     assert_eq!(report(&mut session, json!([{"id": "a2", "action": "x"}])), ["a2 inserted"]);
 }
 
+/// On wrong code the stored task gives its key up for its new form, which is then left out because of the other task: both
+/// stay, with one key.
+#[test]
+fn the_new_form_of_a_keys_holder_comes_after_another_task_with_the_key() {
+    for (on_conflict, expected, left) in [
+        ("skip", ["h skipped h", "h replaced h"].as_slice(), "h new"),
+        ("replace", &["other replaced h", "other skipped other"], "other other"),
+    ] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session.insert(json!([{"id": "h", "action": "x", "body": "old", "unique_by": "k"}])).unwrap();
+        let tasks = json!([
+            {"id": "other", "action": "x", "body": "other", "unique_by": {"key": "k", "on_conflict": on_conflict}},
+            {"id": "h", "action": "x", "body": "new", "unique_by": "k"},
+        ]);
+        let outcomes: Vec<String> = session
+            .query(
+                "SELECT concat_ws(' ', task_id, outcome, existing_id)
+                   FROM taskq.insert_tasks_report($1, on_conflict => 'replace')",
+                &[&tasks],
+            )
+            .unwrap()
+            .iter()
+            .map(|row| row.get(0))
+            .collect();
+        assert_eq!(outcomes, expected, "{on_conflict}");
+        let stored: Vec<String> = session.all("SELECT concat_ws(' ', id, body) FROM taskq.tasks");
+        assert_eq!(stored, [left], "{on_conflict}");
+        let keys: Vec<String> = session.all("SELECT concat_ws(' ', task_id, held) FROM taskq.unique_keys");
+        assert_eq!(keys, [format!("{} t", left.split(' ').next().unwrap())], "{on_conflict}");
+    }
+}
+
 #[test]
 fn a_retry_takes_no_key_away() {
     let db = Db::new();
