@@ -219,7 +219,7 @@ fn is(what: fn(&Access) -> bool) -> bool {
     CALL.with(|call| what(&call.access.borrow()) && !call.is_suspended.get())
 }
 
-/// Refuses to replace tasks, for a caller who may only insert.
+/// Refuses to replace tasks, for a caller that may only insert.
 pub(crate) fn check_replacing() -> Result<()> {
     match is(|access| access.only_inserts) {
         true => Err(Refusal::only_inserts(
@@ -235,7 +235,7 @@ pub(crate) fn may_block() -> bool {
     !is(|access| access.only_inserts)
 }
 
-/// Refuses to have a task of the queue wait, for a caller who may only insert; before anything is said of its state.
+/// Refuses to have a task of the queue wait, for a caller that may only insert; before anything is said of its state.
 pub(crate) fn check_blocking() -> Result<()> {
     match may_block() {
         false => Err(Refusal::only_inserts(

@@ -13,9 +13,9 @@ pub(super) struct Lock<R> {
     pub(super) update: Statement<&'static [TaskNo], R>,
     /// Waits for what others have locked, and locks it against settling.
     pub(super) key_share: Statement<&'static [TaskNo], R>,
-    /// As `update`, but skips rows that another transaction has locked.
+    /// As `update`, but skips rows that another transaction has locked in the way of that.
     pub(super) try_update: Statement<&'static [TaskNo], R>,
-    /// As `key_share`, but skips rows that another transaction has locked.
+    /// As `key_share`, but skips rows that another transaction has locked in the way of that.
     pub(super) try_key_share: Statement<&'static [TaskNo], R>,
 }
 

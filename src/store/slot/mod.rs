@@ -6,7 +6,7 @@
 //!
 //! **Slots of groups are made when they are needed**, as a rule by a claim that finds fewer rows than the limit. It makes them
 //! under a lock that it only tries, so that no claim waits for another's insert. A claim that does not get the lock takes
-//! the limit for full; a waiting call is woken when the holder commits, and besides looks again by itself soon. The
+//! the limit for full; a waiting call may be woken when the holder commits, and besides looks again by itself. The
 //! holder of the lock counts the rows with a snapshot taken after it got the lock, so it makes no more than the limit
 //! allows. There are few such locks, each for many groups: one transaction that sets limits for a hundred thousand groups
 //! holds no more than there are, and the server's lock table has room for others. (Two claims that share a lock by chance
