@@ -54,7 +54,7 @@ REACHED = PLACE / "reached"
 # of them are run. The first pattern that matches counts.
 FIRST = [
     (r"claim/(limited|reservations|candidates|turns|lanes/.*)", ["limits limits fairness"]),
-    (r"claim/(gates|sweep|left_out|under_way)", ["flow pause::", "limits limits", "merging workgroups:: merge", "waiting looks locked"]),
+    (r"claim/(gates|sweep|left_behind|under_way)", ["flow pause::", "limits limits", "merging workgroups:: merge", "waiting looks locked"]),
     (r"claim/merge", ["merging merge"]),
     (r"claim/(marks|lane_marks)", ["marks", "limits limits_old limits_order"]),
     (r"claim/", ["own order ready wait::", "limits limits::", "merging merge"]),

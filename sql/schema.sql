@@ -235,7 +235,7 @@ CREATE TABLE taskq.scheduled (
     failures integer NOT NULL,
     dependencies integer NOT NULL,
     position bigint NOT NULL,                   -- where it stood when it was held back; else its number
-    held_back boolean NOT NULL,                 -- because of its workgroup
+    held_back boolean NOT NULL,                 -- by its workgroup, or a closed turnstile
     timer boolean NOT NULL                      -- it completes by itself when its time has come
 );
 CREATE INDEX scheduled_due_idx ON taskq.scheduled (action_no, due, position);     -- what is due by now

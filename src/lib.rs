@@ -17,8 +17,8 @@
 //! - Positions are taken after the transaction has its id; once a grant is committed, its entry does not become
 //!   grantable again at its old position. `claim::marks` rests on that.
 //! - Claims, signals and upkeep pass over rows of tasks that other transactions have locked. Two waits are bounded: inserting
-//!   the run of a schedule waits 10 ms for a lock, and a transaction that settles tasks waits before its commit for commits
-//!   under way, five seconds at most.
+//!   the run of a schedule waits 10 ms for each lock, and a transaction that has locked the counter of a waiting task, or
+//!   left a signal for one, may wait before its commit for commits under way, five seconds at most.
 //! - From one transaction to the next a backend keeps plans and hints, not state: an abort leaves nothing wrong. `memory` has what
 //!   it believes, in one list with what ends that.
 

@@ -137,7 +137,7 @@ record! {
         actor: String,
         ago: String,
         at: String,
-        /// How long until the next try; empty: it is ready, or has no such time.
+        /// When the next try comes; empty: it is ready.
         next: String,
         due: String,
         number: i64,
@@ -147,7 +147,7 @@ record! {
 static FAILING: Statement<(), Failing> = Statement::planned_each_time(
     c"SELECT t.id, a.name, f.tries, f.outcome, COALESCE(f.status, ''), COALESCE(f.actor_id, ''), taskq._age(n.at - f.ended_at),
              pg_catalog.to_char(f.ended_at, 'YYYY-MM-DD HH24:MI:SS OF'),
-             CASE WHEN f.due > n.at AND f.due < 'infinity' THEN taskq._age(f.due - n.at) ELSE '' END,
+             CASE WHEN f.due = 'infinity' THEN 'at no time' WHEN f.due > n.at THEN 'in ' || taskq._age(f.due - n.at) ELSE '' END,
              COALESCE(pg_catalog.to_char(f.due, 'YYYY-MM-DD HH24:MI:SS OF'), ''), f.number
         FROM (SELECT taskq.clock() AS at OFFSET 0) AS n
        CROSS JOIN taskq._failing(51) WITH ORDINALITY AS f(task_no, tries, due, outcome, status, actor_id, ended_at, number, place)
@@ -165,7 +165,7 @@ pub(super) fn failing(anchors: &Anchors) -> Option<Section> {
         .map(|f| {
             let next = match f.next.as_str() {
                 "" => "ready".to_owned(),
-                next => age(&format!("in {next}"), &f.due),
+                next => age(next, &f.due),
             };
             let what = match f.outcome.as_str() {
                 "timeout" => "its deadline passed".to_owned(),

@@ -127,6 +127,10 @@ fn tasks_that_are_failing() {
     for other in ["released", "mended", "lost", "fine"] {
         assert!(!failing.contains(other), "{other} in {failing}");
     }
+    // Put off without an end: it is not ready.
+    session.run("SELECT taskq.update_tasks('{later}', not_before => 'infinity')");
+    let failing = told(&mut session, "Failing now", "What aborted last");
+    assert!(failing.contains("at no time"), "{failing}");
 }
 
 /// On wrong code the exception, which stands in the last line, is cut off.
