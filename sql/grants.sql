@@ -254,7 +254,7 @@ CREATE FUNCTION taskq.grant_monitor(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
     AS $$ SELECT taskq._grant('monitor', taskq._role(role), true) $$;
 COMMENT ON FUNCTION taskq.grant_monitor IS
-    'let a role look at the views, count, check and wait, for instance';
+    'let a role look at the views, count, check and wait';
 
 CREATE FUNCTION taskq.revoke_monitor(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp

@@ -77,18 +77,15 @@ pub(super) fn lock_stored(
         referred: waited_for.union(&signalled).chain(watched).cloned().collect(),
         guarded,
     };
-    let strength = if signalled.is_empty() && replaced.is_empty() && watched.is_empty() {
-        LockStrength::KeyShare
-    } else {
-        LockStrength::Update
-    };
-    if replaced.is_empty() {
-        stored.lock(&idle, strength, LockStrength::KeyShare)?;
+    if signalled.is_empty() && replaced.is_empty() && watched.is_empty() {
+        stored.lock(&idle, LockStrength::KeyShare, LockStrength::KeyShare)?;
         return Ok(stored);
     }
-    // What is replaced goes, also if it is settled; and if all that it waits for has ended, it has ended before.
+    // What is replaced by its id goes, also if it is settled.
+    let of_settled = if replaced.is_empty() { LockStrength::KeyShare } else { LockStrength::Update };
+    // If all that such a task waits for has ended, it has ended before.
     let lock = || {
-        stored.lock(&idle, strength, LockStrength::Update)?;
+        stored.lock(&idle, LockStrength::Update, of_settled)?;
         Ok(std::mem::take(&mut stored.live))
     };
     let live = fold::locked(lock, |live| live)?;

@@ -23,7 +23,7 @@ pub(crate) fn notice(message: &str, detail: &str, hint: &str) {
 }
 
 /// What a function of Postgres makes of its input; `None` if it refuses that: a value that is wrong (class 22), or too large
-/// or too deep (54). All other errors are none of the input's, and go on.
+/// or too deep (54; or XX000, where it would ask for a gigabyte of memory at once). All other errors are none of the input's, and go on.
 ///
 /// For what reads no tables and takes no locks: what is caught is not rolled back.
 pub(crate) fn unless_refused<T>(work: impl FnOnce() -> Option<T> + UnwindSafe) -> Option<T> {
@@ -37,7 +37,7 @@ pub(crate) fn unless_refused<T>(work: impl FnOnce() -> Option<T> + UnwindSafe) -
 
 fn is_refusal(code: i32) -> bool {
     let class = code & 0xfff;
-    class == encode("22") || class == encode("54")
+    class == encode("22") || class == encode("54") || code == encode("XX000")
 }
 
 /// Writes to the server's log, and nothing to the client.
@@ -95,10 +95,10 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_the_input_is_told_from_what_is_wrong_with_the_server() {
-        for code in ["22P02", "22003", "22P05", "22008", "54000", "54001"] {
+        for code in ["22P02", "22003", "22P05", "22008", "54000", "54001", "XX000"] {
             assert!(is_refusal(encode(code)), "{code}");
         }
-        for code in ["53200", "57014", "57P01", "58030", "XX000", "42501", "2D000"] {
+        for code in ["53200", "57014", "57P01", "58030", "42501", "2D000"] {
             assert!(!is_refusal(encode(code)), "{code}");
         }
     }

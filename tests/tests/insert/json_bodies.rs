@@ -119,3 +119,17 @@ fn unique_by_the_body_sees_what_is_stored() {
     }
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks"), 1);
 }
+
+/// PostgreSQL's reader of jsonb doubles its list of elements and asks for a gigabyte: an internal error, which is the body's.
+/// On wrong code each claim that comes to the task fails, and nothing of its action is granted any more.
+#[test]
+#[ignore = "long"]
+fn a_body_that_is_too_large_for_jsonb_is_none_and_its_task_is_granted() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.run("SELECT taskq.insert_task('a', 'x', body => '[' || repeat('1,', 17000000) || '1]')");
+    let row = session
+        .query_one("SELECT length(body), body_json IS NULL FROM taskq.own_tasks('w', 1, '{x}')", &[])
+        .unwrap();
+    assert_eq!((row.get::<_, i32>(0), row.get::<_, bool>(1)), (34_000_003, true));
+}

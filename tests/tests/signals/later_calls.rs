@@ -14,7 +14,7 @@ fn ended_meanwhile(db: &Db, code: &str) -> Session {
     worker
         .insert(json!([
             {"id": "p", "action": "x"}, {"id": "c", "action": "y", "depends_on": ["p"]},
-            {"id": "m", "action": "y", "spontaneous": true, "depends_on": ["p"]}]))
+            {"id": "m", "action": "y", "spontaneous": true, "unique_by": "k", "depends_on": ["p"]}]))
         .unwrap();
     let grant = worker.own_one("x");
     holder.run("BEGIN");
@@ -63,6 +63,28 @@ fn a_milestone_that_was_reached_is_not_replaced_as_one_that_was_not() {
     holder.run("COMMIT");
     assert_eq!(holder.state("n"), "ready");
     assert_eq!(holder.state("m"), "ready", "the new one");
+}
+
+/// On wrong code it is aborted, as one that gives way.
+#[test]
+fn a_milestone_that_was_reached_does_not_give_its_key_up() {
+    let db = Db::new();
+    let mut holder = ended_meanwhile(&db, "completed");
+    let newer = json!([{"id": "n", "action": "y", "unique_by": {"key": "k", "on_conflict": "replace"}}]);
+    holder.insert(newer).unwrap();
+    holder.run("COMMIT");
+    assert_eq!(holder.state("n"), "ready");
+    assert_eq!(holder.state("m"), "completed");
+}
+
+/// On wrong code it is made to wait for what is inserted, though it has been reached.
+#[test]
+fn a_milestone_that_was_reached_waits_for_nothing_more() {
+    let db = Db::new();
+    let mut holder = ended_meanwhile(&db, "completed");
+    let before = json!([{"id": "n", "action": "y", "to_signal_after": ["m"]}]);
+    let error = holder.insert(before).unwrap_err();
+    assert_eq!(sqlstate(&error), "TQ005", "{error}");
 }
 
 #[test]
