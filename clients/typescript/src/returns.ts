@@ -1,6 +1,6 @@
 import { describe, sqlState } from "./errors.js";
+import { isPassing, isTimeOut } from "./failures.js";
 import { MOMENT } from "./leases.js";
-import { isPassing, isTimeOut } from "./link.js";
 import type { Performance } from "./performance.js";
 import type { Claim, Granted, Queue, Refused } from "./queue.js";
 import type { Logger } from "./types.js";
