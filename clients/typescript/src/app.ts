@@ -83,7 +83,8 @@ export class App {
   readonly #log: Logger;
   readonly #prepare: boolean;
   readonly #timeout: number;
-  readonly #calls: Link;
+  /** What is sent without `client`, and what the worker says but its claims. */
+  readonly #link: Link;
   readonly #actions = new Map<string, Registered>();
   readonly #givenPool: pg.Pool | undefined;
   #ownPool: OwnPool | undefined;
@@ -108,7 +109,7 @@ export class App {
     this.#prepare = preparedStatements;
     this.#timeout = config.query_timeout ?? pool?.options.query_timeout ?? QUERY_TIMEOUT;
     const timeout = this.#timeout;
-    this.#calls = new Link(this.#make, this.#log, { prepare: preparedStatements, spare: true, timeout });
+    this.#link = new Link(this.#make, this.#log, { prepare: preparedStatements, spare: true, timeout });
   }
 
   // --- registering ---------------------------------------------------------------------------------------------------
@@ -294,7 +295,7 @@ export class App {
 
   /** A statement in the caller's transaction, or on the app's own connection. It is sent once: an insertion is not repeated. */
   #run(client: Queryable | undefined, text: string, values: (string | null)[]): Promise<any[]> {
-    return client ? runOn(client, text, values) : this.#calls.query(text, values);
+    return client ? runOn(client, text, values) : this.#link.query(text, values);
   }
 
   // --- working -------------------------------------------------------------------------------------------------------
@@ -337,7 +338,7 @@ export class App {
   /** Stops, and closes the connections. The app may be used again after that. */
   async close(): Promise<void> {
     await this.stop();
-    await Promise.all([this.#calls.close(), this.#closePool()]);
+    await Promise.all([this.#link.close(), this.#closePool()]);
   }
 
   /** `await using app = new App(…)` closes it at the end of the block. */
@@ -357,13 +358,13 @@ export class App {
       throw new RangeError("concurrency is no positive integer");
     if (!(Number.isInteger(prefetch) && prefetch >= 0))
       throw new RangeError("prefetch is no integer from 0 up");
-    const queue = new Queue(this.#make, this.#actor, this.#log, {
+    const queue = new Queue(this.#make, this.#link, this.#actor, this.#log, {
       prepare: this.#prepare,
       timeout: this.#timeout,
       // A claim sleeps, for longer than an answer may take elsewhere.
       claimTimeout: this.#timeout && Math.max(this.#timeout, QUERY_TIMEOUT),
     });
-    const environment: Environment = { calls: this.#calls, pool: () => this.#pool(concurrency) };
+    const environment: Environment = { calls: this.#link, pool: () => this.#pool(concurrency) };
     return new Worker(queue, environment, registered, { ...options, concurrency, prefetch }, this.#log);
   }
 
@@ -392,7 +393,7 @@ export class App {
   get internals() {
     return {
       config: this.#config,
-      run: (text: string, values: (string | null)[]) => this.#calls.query(text, values),
+      run: (text: string, values: (string | null)[]) => this.#link.query(text, values),
     };
   }
 }

@@ -1,7 +1,8 @@
 import { forTimer, interval } from "./encode.js";
 import { describe, sqlState, TaskLost } from "./errors.js";
+import { isTimeOut } from "./failures.js";
 import type { Registered } from "./handlers.js";
-import { isTimeOut } from "./link.js";
+import { PATIENCE } from "./link.js";
 import type { Performance } from "./performance.js";
 import type { Queue } from "./queue.js";
 import type { Duration, Logger } from "./types.js";
@@ -114,9 +115,10 @@ export class Leases {
 
   async #send(alike: Performance[], lease: string, lockTimeout: number): Promise<void> {
     const pairs = alike.map(({ task }) => ({ task_id: task.id, token: task.token }));
+    const shortest = this.#ms(this.#shortest);
     // The next heartbeat, over another connection, still comes in time then.
-    const timeout = this.#ms(this.#shortest) / 4;
-    const owned = await this.#queue.extend(pairs, lease, lockTimeout, timeout);
+    const times = { timeout: shortest / 4, patience: Math.min(shortest / 6, PATIENCE) };
+    const owned = await this.#queue.extend(pairs, lease, lockTimeout, times);
     for (const [n, performance] of alike.entries()) if (!owned[n]) this.#lose(performance);
   }
 

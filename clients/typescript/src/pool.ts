@@ -1,5 +1,5 @@
 import pg from "pg";
-import { end } from "./link.js";
+import { end } from "./connection.js";
 
 /**
  * A connection may be lost between its opening and the moment when what has asked for it gets it. Without a listener, that

@@ -1,6 +1,7 @@
 import type { Client } from "pg";
 import type { Json } from "./encode.js";
-import { Link } from "./link.js";
+import { Link, type Sending } from "./link.js";
+import { Terms } from "./terms.js";
 import type { Logger } from "./types.js";
 
 /** A row of `own_tasks`. */
@@ -72,29 +73,37 @@ function settingLockTimeout(parameter: string): string {
 const COLUMNS =
   "task_id, token, action, body, num_tries, num_failures, checkpoint, results, priority, metadata";
 
+/** How long a return waits for a statement of the app before it goes another way. */
+const PATIENCE = 200;
+
 /**
- * What a worker says to the queue: one SQL call each. Three connections do, however many tasks are in hand: one that sleeps
- * in claims, one that returns, and one for heartbeats, which nothing else may hold up. Another is opened for moments, for the
- * return of a task that is locked or takes too long. What handlers and the application say goes another way, since it may wait
- * for locks.
+ * What a worker says to the queue: one SQL call each. Two connections do, however many tasks are in hand: one that sleeps in
+ * claims, and the app's. What the app and its handlers say there may wait for locks. Returns and heartbeats, which do not, then
+ * have a connection for moments, that nothing else is sent over; and so has the return of a task that is locked or takes too long.
  */
 export class Queue {
   readonly #waiter: Link;
-  readonly #returns: Link;
-  readonly #beats: Link;
+  readonly #rest: Link;
+  readonly #urgent: Link;
   readonly #late: Link;
+  readonly #claims = new Terms();
+  readonly #terms = new Terms();
+  readonly #urgently: Sending;
   readonly #actor: string;
 
   constructor(
     make: () => Client,
+    rest: Link,
     actor: string,
     log: Logger,
     { prepare, timeout, claimTimeout }: { prepare: boolean; timeout: number; claimTimeout: number },
   ) {
     this.#waiter = new Link(make, log, { prepare, timeout: claimTimeout });
-    this.#returns = new Link(make, log, { prepare, timeout });
-    this.#beats = new Link(make, log, { prepare, timeout });
+    this.#rest = rest;
+    // The spare one is for heartbeats while a return takes long.
+    this.#urgent = new Link(make, log, { brief: true, spare: true, timeout });
     this.#late = new Link(make, log, { brief: true, timeout });
+    this.#urgently = { terms: this.#terms, otherwise: this.#urgent, patience: PATIENCE };
     this.#actor = actor;
   }
 
@@ -102,7 +111,7 @@ export class Queue {
   async milliseconds(intervals: string[]): Promise<number[]> {
     const query =
       "SELECT (1000 * extract(epoch FROM i::interval))::bigint AS ms FROM unnest($1::text[]) AS i";
-    return (await this.#returns.call(query, [intervals])).map((row) => row.ms);
+    return (await this.#rest.call(query, [intervals], this.#urgently)).map((row) => row.ms);
   }
 
   /** Up to so many tasks. With `wait` it sleeps in the server until there are some. */
@@ -111,7 +120,7 @@ export class Queue {
     return this.#waiter.call(
       `SELECT ${columns(claim)} FROM taskq.own_tasks($1, $2, $3, $4, ${WAIT}, $6${steps(claim)})`,
       [this.#actor, max, actions, lease, wait, withResults],
-      { name: `taskq own${steps(claim)}` },
+      { name: `taskq own${steps(claim)}`, terms: this.#claims },
     );
   }
 
@@ -122,21 +131,28 @@ export class Queue {
 
   /** Returns tasks and takes others, in one call: what was refused, and what was granted. */
   returnAndOwn(returns: string[], claim: Claim, lockTimeout: number): Promise<Returned> {
-    return this.#return(this.#returns, returns, claim, lockTimeout);
+    return this.#return(this.#rest, this.#urgently, returns, claim, lockTimeout);
   }
 
   /** Returns a task on a connection of its own, where it holds up no other. */
   async returnLate(text: string, claim: Claim, lockTimeout: number): Promise<Refused[]> {
-    return (await this.#return(this.#late, [text], { ...claim, max: 0 }, lockTimeout)).refused;
+    const sending = { terms: this.#terms };
+    return (await this.#return(this.#late, sending, [text], { ...claim, max: 0 }, lockTimeout)).refused;
   }
 
-  async #return(link: Link, returns: string[], claim: Claim, lockTimeout: number): Promise<Returned> {
+  async #return(
+    link: Link,
+    sending: Sending,
+    returns: string[],
+    claim: Claim,
+    lockTimeout: number,
+  ): Promise<Returned> {
     const { max, actions, lease, withResults } = claim;
     const rows = await link.call(
       `SELECT sqlstate, ${columns(claim)}
          FROM taskq.return_and_own_tasks($1 || ${settingLockTimeout("$7")}, $2::jsonb, $3, $4::text[], $5, $6${steps(claim)})`,
       [this.#actor, `[${returns.join(",")}]`, max, actions, lease, withResults, `${lockTimeout}ms`],
-      { name: `taskq return${steps(claim)}`, divisible: true },
+      { ...sending, name: `taskq return${steps(claim)}`, divisible: true },
     );
     const first = rows.findIndex((row) => row.sqlstate === null);
     const count = first === -1 ? rows.length : first;
@@ -145,32 +161,36 @@ export class Queue {
 
   /**
    * Moves deadlines; of each task whether it is still held. It is not repeated here: the next heartbeat comes. A connection
-   * may be dead without a word, so it waits for its answer no longer than `timeout`. A task that another transaction has
-   * locked for longer than `lockTimeout` fails the call.
+   * may be dead without a word, so it waits for its answer no longer than `timeout`, nor for its turn than `patience`. A task
+   * that another transaction has locked for longer than `lockTimeout` fails the call.
    */
-  async extend(held: Held[], lease: string, lockTimeout: number, timeout: number): Promise<boolean[]> {
+  async extend(
+    held: Held[],
+    lease: string,
+    lockTimeout: number,
+    times: { timeout: number; patience: number },
+  ): Promise<boolean[]> {
     const ids = held.map((task) => task.task_id);
     const tokens = held.map((task) => task.token);
-    const rows = await this.#beats.query(
+    const rows = await this.#rest.query(
       `SELECT owned
          FROM taskq.extend_tasks_ownership($1 || ${settingLockTimeout("$5")}, $2::text[], $3::uuid[], $4)`,
       [this.#actor, ids, tokens, lease, `${lockTimeout}ms`],
-      { name: "taskq extend", timeout },
+      { ...this.#urgently, ...times, name: "taskq extend" },
     );
     return rows.map((row) => row.owned);
   }
 
   /** Claims no more, and sends nothing after this time (`Date.now()`). The claim under way has `patience` to end. */
   stop(giveUpAt: number, patience: number): void {
-    this.#waiter.giveUpAt(0, Date.now() + patience);
+    this.#claims.giveUpAt(0, Date.now() + patience);
     this.#waiter.interrupt();
-    for (const link of [this.#returns, this.#beats, this.#late]) link.giveUpAt(giveUpAt);
+    this.#terms.giveUpAt(giveUpAt);
   }
 
-  /** Closes the connections. */
+  /** Closes the connections but the app's, over which a worker that has failed still returns what was in hand. */
   async close(): Promise<void> {
-    const links = [this.#waiter, this.#returns, this.#beats, this.#late];
-    await Promise.all(links.map((link) => link.close()));
+    await Promise.all([this.#waiter, this.#urgent, this.#late].map((link) => link.close()));
   }
 }
 

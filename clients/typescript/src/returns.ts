@@ -1,12 +1,15 @@
-import { describe, sqlState } from "./errors.js";
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, isUnstorable, sqlState } from "./errors.js";
+import { isPassing, isTimeOut } from "./failures.js";
 import { MOMENT } from "./leases.js";
-import { isPassing, isTimeOut } from "./link.js";
 import type { Performance } from "./performance.js";
 import type { Claim, Granted, Queue, Refused } from "./queue.js";
 import type { Logger } from "./types.js";
 
-/** How often a return by itself may take too long before it is made a short one, and before it is given up. */
+/** How often a return by itself may fail as {@link mayPass} says before it is made a short one, and before it is given up. */
 const TRIES = 3;
+/** The time between these. */
+const PAUSE = 200;
 /** For how long the late returns wait for their locks in one round. */
 const LATE_ROUND = 1000;
 
@@ -63,7 +66,7 @@ export class Returns {
     if (!isTimeOut(error) && !(isRefusal(error) && kept.length > 0)) throw error;
     if (kept.length === 1) {
       const [performance] = kept as [Performance];
-      if (isTimeOut(error)) return void this.late(performance);
+      if (mayPass(error)) return void this.late(performance);
       this.#refuse(performance, error);
     }
     for (const performance of kept) await this.send([performance]);
@@ -76,7 +79,10 @@ export class Returns {
     performance.refuse(error);
   }
 
-  /** Returns a task that is locked, or takes too long, where it is in the way of no other. It stays in hand until then. */
+  /**
+   * Returns a task that is locked, or takes too long, or has met an error inside the server, where it is in the way of no other.
+   * It stays in hand until then.
+   */
   async late(performance: Performance): Promise<void> {
     performance.late = true;
     this.#late++;
@@ -89,10 +95,13 @@ export class Returns {
           break;
         } catch (error) {
           // What has the lock decides how long it takes.
-          if (sqlState(error) === "55P03" || (isTimeOut(error) && ++tries < TRIES)) continue;
+          if (sqlState(error) === "55P03") continue;
           if (!isTimeOut(error) && !isRefusal(error)) throw error;
-          this.#refuse(performance, error);
-          tries = 0;
+          if (mayPass(error) && ++tries < TRIES) await sleep(PAUSE);
+          else {
+            this.#refuse(performance, error);
+            tries = 0;
+          }
         }
       }
     } catch (error) {
@@ -118,6 +127,11 @@ export class Returns {
       this.#log.warn(`${task_id}: dropped, the task is not ours any more (${sqlstate})`);
     }
   }
+}
+
+/** Whether the same return may go through at another time: it has taken too long, or has met an error inside the server. */
+function mayPass(error: unknown): boolean {
+  return isTimeOut(error) || (sqlState(error) === "XX000" && !isUnstorable(error));
 }
 
 /** Whether the server refuses the return as it is. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import net from "node:net";
 import { after, before, describe, test } from "node:test";
 import pg from "pg";
-import { Database, gate, until } from "./support.js";
+import { Database, gate, pause, until } from "./support.js";
 
 describe("the app's connections", () => {
   let database: Database;
@@ -10,6 +10,33 @@ describe("the app's connections", () => {
     database = await Database.make();
   });
   after(() => database.drop());
+
+  test("two do for a worker, however many tasks step, report and are extended", async () => {
+    const app = database.app({ application_name: "two" });
+    let left = false;
+    let steps = 0;
+    app.workflow("busy", { lease: "2 seconds" }, async (ctx) => {
+      for (let n = 0; !left; n++) {
+        await ctx.step("step", () => steps++, { unique: false });
+        await ctx.task.report({ status: `after step ${n}` });
+        await pause(1000);
+      }
+    });
+    const ids = await app.insertMany("busy", new Array(50).fill(null));
+    const working = app.work({ concurrency: 60 });
+    for (const id of ids) await database.until(id, "in-progress");
+    let two = 0;
+    // Others for moments, where the machine is slow.
+    await until(async () => {
+      const rows = await database.rows("SELECT FROM pg_stat_activity WHERE application_name = 'two'");
+      if (steps >= 150 && rows.length === 2) two++;
+      return two === 20;
+    }, "two connections");
+    left = true;
+    for (const id of ids) assert.equal((await database.until(id, "completed")).num_tries, 1);
+    await app.stop();
+    await working;
+  });
 
   test("an insertion that is under way when the worker ends is not cut off", async () => {
     const app = database.app();

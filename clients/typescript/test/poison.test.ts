@@ -121,6 +121,27 @@ describe("poison", () => {
     });
   }
 
+  test("a result is returned again as it is where the server had an internal error that is over", async () => {
+    const refusal = Buffer.concat([errorMessage("ERROR", "XX000", "could not open relation"), READY]);
+    let refusals = 0;
+    const way = await between(database, (socket) =>
+      pipe(socket, (data) => {
+        if (!data.includes("keep this") || refusals === 2) return undefined;
+        refusals++;
+        socket.write(refusal);
+        return false;
+      }),
+    );
+    const app = database.app({ connectionString: way.connectionString });
+    app.task("kept", () => "keep this");
+    const id = await app.insert("kept");
+    await app.work({ untilIdle: true });
+    await app.close();
+    way.close();
+    const { result, num_tries } = await database.task(id);
+    assert.deepEqual([result, num_tries, refusals], ["keep this", 1, 2]);
+  });
+
   const skip = process.env.TASKQ_TEST_LONG ? false : "TASKQ_TEST_LONG is not set";
   test("results that are too large for a jsonb, and together for a text", { skip }, async () => {
     const app = database.app();
