@@ -3358,8 +3358,8 @@ CREATE FUNCTION taskq._heads()
         SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased, h.crowded
           FROM taskq.action AS a
          CROSS JOIN LATERAL (
-               -- The oldest of a hundred in lanes and a hundred in none, in the order of claiming, but for what its group or workgroup
-               -- holds back. What has been overdue for long waits as what is ready does.
+               -- The oldest of the first hundred in no lane and of a hundred in lanes (by priority, then lane after lane), but for what its
+               -- group or workgroup holds back. What has been overdue for long waits as what is ready does.
                SELECT min(x.task_no) FILTER (WHERE x.inserted_at IS NOT NULL) AS task_no,
                       min(x.inserted_at) AS inserted_at,
                       -- A performance whose deadline has passed is in no worker's hands, whether its try has been

@@ -44,7 +44,7 @@ fn taskq_same_support(request: Internal) -> Internal {
 /// # Safety
 /// `request` must be what the planner has passed to a support function of this operator.
 unsafe fn index_condition(request: &mut pg_sys::SupportRequestIndexCondition) -> Option<*mut pg_sys::List> {
-    // A later column of an index would be a walk through the whole of it.
+    // A later column of an index may be a walk through the whole of it.
     if request.indexcol != 0 || request.opfamily != pg_sys::INTEGER_BTREE_FAM_OID {
         return None;
     }
