@@ -20,7 +20,7 @@ import { Link } from "./link.js";
 import { OwnPool, surviveLosses } from "./pool.js";
 import { stopOnSignals } from "./process.js";
 import { runOn } from "./queryable.js";
-import { Queue } from "./queue.js";
+import { LONGEST_SLEEP, Queue } from "./queue.js";
 import { tracedInsert } from "./telemetry.js";
 import type { Duration, InsertCall, Logger, NewTask, Queryable, TaskOptions } from "./types.js";
 import { Worker, type WorkOptions } from "./worker.js";
@@ -265,7 +265,7 @@ export class App {
     try {
       const [{ left, longest }] = await link.query(
         `SELECT (1000 * extract(epoch FROM $1::interval))::bigint AS left,
-                (800 * extract(epoch FROM nullif(current_setting('statement_timeout'), '0')::interval))::bigint AS longest`,
+                (1000 * extract(epoch FROM ${LONGEST_SLEEP}))::bigint AS longest`,
         [interval(timeout)],
       );
       for (const end = Date.now() + left; ; ) {

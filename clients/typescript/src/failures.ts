@@ -5,15 +5,15 @@ export const NO_ANSWER = "Query read timeout";
 
 /**
  * Whether the call may work later, through another connection or at another time: the server stops, starts, has no room,
- * or is a standby since a failover (25006); it has ended the call for its time-out (57014) or for the sake of another
- * (40001, 40P01, 55P03); or prepared statements are lost on it (26000, 42P05, 0A000). An error without a SQLSTATE is one of
- * the connection.
+ * or is a standby since a failover (25006); it has ended the call for a time-out (57014; 25P03 and 25P04, with the session) or
+ * for the sake of another (40001, 40P01, 55P03); or prepared statements are lost on it (26000, 42P05, 0A000). An error without
+ * a SQLSTATE is one of the connection.
  */
 export function isPassing(error: unknown): boolean {
   const state = sqlState(error);
   return state === undefined
     ? isOfTheConnection(error)
-    : /^(08|53|57|25006|26000|42P05|0A000|40001|40P01|55P03)/.test(state);
+    : /^(08|53|57|25006|25P03|25P04|26000|42P05|0A000|40001|40P01|55P03)/.test(state);
 }
 
 /** Whether the call has taken too long by itself: it had to wait for a lock, or there was too much in it. */
@@ -24,7 +24,7 @@ export function isTimeOut(error: unknown): boolean {
 /** Whether the connection is of no use any more. */
 export function isBroken(error: unknown): boolean {
   const state = sqlState(error);
-  return state === undefined || /^(08|57P|25006|26000|42P05|0A000)/.test(state);
+  return state === undefined || /^(08|57P|25006|25P03|25P04|26000|42P05|0A000)/.test(state);
 }
 
 function isOfTheConnection(error: unknown): boolean {

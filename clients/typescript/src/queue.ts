@@ -58,9 +58,15 @@ export interface Return {
   wait_at_most?: string;
 }
 
-/** How long a claim sleeps: shorter than a `statement_timeout`, which would end it each time. NULL: not at all. */
-const WAIT = `CASE WHEN $5::interval IS NOT NULL THEN
-    least($5::interval, 0.8 * nullif(current_setting('statement_timeout'), '0')::interval) END`;
+/**
+ * How long a statement may sleep: shorter than a time-out of the server's, which would end it each time. `transaction_timeout`,
+ * of PostgreSQL 17 and later, ends the session as well. NULL: as long as it likes.
+ */
+export const LONGEST_SLEEP = `0.8 * least(nullif(current_setting('statement_timeout'), '0')::interval,
+    nullif(current_setting('transaction_timeout', true), '0')::interval)`;
+
+/** How long a claim sleeps. NULL: not at all. */
+const WAIT = `CASE WHEN $5::interval IS NOT NULL THEN least($5::interval, ${LONGEST_SLEEP}) END`;
 
 /**
  * An empty text, and the `lock_timeout` of the statement that it is a part of: the arguments of a function come before its

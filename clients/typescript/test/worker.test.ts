@@ -152,6 +152,20 @@ describe("workers", () => {
     assert.deepEqual(app.lines, []);
   });
 
+  test("a transaction_timeout is no failure of a claim that sleeps", async (context) => {
+    const version = Number((await database.rows("SHOW server_version_num"))[0].server_version_num);
+    if (version < 170000) return context.skip("PostgreSQL 17 has it");
+    const app = database.app({ options: "-c transaction_timeout=1000" });
+    app.task("seldom", () => "awake");
+    const working = app.work();
+    await sleep(3500);
+    const id = await app.insert("seldom");
+    assert.equal((await database.until(id, "completed")).result, "awake");
+    await app.stop();
+    await working;
+    assert.deepEqual(app.lines, []);
+  });
+
   test("a grace of months is one", async () => {
     const app = database.app();
     const begun = gate();
