@@ -10,7 +10,7 @@ use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::settle::merge_keys;
 use crate::settle::{Ending, TOO_FEW, fold, release_or_complete, settle, without_open};
-use crate::state::{Cause, Outcome};
+use crate::state::{Cause, Condition, Outcome};
 use crate::store::dependency::Counts;
 use crate::store::live::{self, Counter, Live, Place};
 use crate::store::traces::Traces;
@@ -238,7 +238,7 @@ fn losses_of(
 ) -> (BTreeMap<TaskNo, Loss>, HashMap<TaskNo, Vec<WaitNo>>) {
     let mut losses: BTreeMap<TaskNo, Loss> = BTreeMap::new();
     let mut open: HashMap<TaskNo, Vec<WaitNo>> = HashMap::new();
-    for (after, run, wait_no, counts) in dependency::REMOVE_AFTER.query(wave) {
+    for (after, run, wait_no, counts, condition) in dependency::REMOVE_AFTER.query(wave) {
         let counts = Counts::from_stored(counts);
         if staying.contains(&run) || counts == Counts::Dropped {
             continue;
@@ -247,7 +247,10 @@ fn losses_of(
         loss.all += 1;
         match outcomes.get(&after) {
             // What has been counted of one that started over was another end.
-            _ if counts.is_kept() => loss.had += 1,
+            _ if counts.is_kept() => {
+                loss.had += 1;
+                loss.failed += i32::from(counts.has_kept_failure(Condition::from_stored(condition)));
+            }
             None => open.entry(run).or_default().push(wait_no),
             Some(outcome) => {
                 loss.had += 1;

@@ -1592,7 +1592,7 @@ COMMENT ON FUNCTION taskq._ended IS 'internal: how many tasks have settled, by n
 --
 -- Each number says whether it is exact. taskq.count_tasks counts, however long that takes.
 
--- Up to how many pages `run` is counted: some 180,000 tasks; `scheduled`, `parked` and `blocked`, up to a third of that.
+-- Up to how many pages `run` is counted: some 180,000 tasks; `scheduled`, `parked` and `blocked`, up to a third of these pages each.
 CREATE FUNCTION taskq._counted_pages()
     RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE

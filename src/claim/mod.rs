@@ -69,13 +69,18 @@ const FEW_PAGES: u64 = 64;
 
 /// Grants up to as many as there is room for, beyond those in `grants`.
 pub(crate) fn claim(request: &Request, actions: &[Action], now: Time, grants: &mut Vec<Grant>) -> Moved {
-    let open: Vec<&Action> = actions.iter().filter(|a| !a.paused).collect();
+    let mut open: Vec<&Action> = actions.iter().filter(|a| !a.paused).collect();
+    let call = Call::new(request, actions, now);
+    if sleeper::has_no_id(&call) {
+        // It would lock the bucket, or free slots of other limits, to see the same, and sleep with an id.
+        open.retain(|a| a.lets_one_go(now));
+    }
     let first = grants.len();
     merge::begin();
     if open.is_empty() || first >= request.max_tasks {
         return Moved::default();
     }
-    let mut claim = Claim::new(Call::new(request, actions, now));
+    let mut claim = Claim::new(call);
     let mut outrun = false;
     let choosing = open.iter().any(|a| a.is_chosen_from());
     if !choosing {

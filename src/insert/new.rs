@@ -58,3 +58,10 @@ pub(crate) struct Report {
     /// The task that it has replaced, comes after or was left out for.
     pub(crate) existing: Option<String>,
 }
+
+impl Report {
+    /// Whether the task itself was inserted.
+    pub(crate) fn is_inserted(&self) -> bool {
+        self.outcome != "skipped"
+    }
+}

@@ -96,7 +96,8 @@ impl Numbered {
         let (new, mut call) = tasks.unique();
         keys.decide_late(new, &stored, &mut call)?;
         let replaced = keys.replaced();
-        if let Some(id) = tasks.skipped().find(|id| replaced.contains(id)) {
+        let stays_out = |id: &&str| replaced.contains(id) && !tasks.new.iter().any(|task| task.id == *id);
+        if let Some(id) = tasks.skipped().find(stays_out) {
             return Err(Refusal::skipped_and_replaced(id));
         }
         Ok(Locked { tasks, keys, stored })
@@ -297,6 +298,10 @@ fn insert_rows(tasks: &mut Tasks, there: &HashSet<TaskNo>, stored: &mut Stored) 
             OnConflict::Error => return Err(in_the_way::exists(&refused[0], refused.len() - 1)),
             OnConflict::Skip => {
                 let ids: HashSet<&str> = refused.iter().map(String::as_str).collect();
+                if tasks.new.iter().any(|task| task.spec.unique.is_some() && ids.contains(task.id.as_str())) {
+                    // Another element may have been left out for its sake.
+                    locks::restart_if_possible();
+                }
                 tasks.skip(|id| ids.contains(id));
                 return Ok(refused);
             }

@@ -18,7 +18,10 @@ use pgrx::datum::Interval;
 use super::taken::{Code, Returned, take};
 use crate::error::{Refusal, Result};
 use crate::input::{AwaitedSpec, TaskSpec, check_interval};
-use crate::insert::{EdgeSet, OnConflict, Options, Waits, acyclic, cycle_refusal, insert, stored_arcs};
+use crate::insert::{
+    EdgeSet, OnConflict, Options, Report, Waits, acyclic, cycle_refusal, insert, insert_reporting,
+    stored_arcs,
+};
 use crate::locks::{self, LockStrength, guard};
 use crate::number::{TaskNo, WaitNo};
 use crate::pg::clock::Time;
@@ -131,7 +134,7 @@ impl One<'_> {
     }
 }
 
-/// Inserts the children of each, and returns their ids.
+/// Inserts the children of each, and returns their ids, without those that a unique key leaves out.
 fn insert_children(tasks: &[One], now: Time) -> Result<Vec<Vec<String>>> {
     let mut specs = Vec::new();
     for one in tasks {
@@ -139,9 +142,13 @@ fn insert_children(tasks: &[One], now: Time) -> Result<Vec<Vec<String>>> {
         let delayed = |child: &TaskSpec| TaskSpec { not_before: child.not_before.max(due), ..child.clone() };
         specs.extend(one.how.children.iter().map(delayed));
     }
-    let mut ids =
-        insert(specs, Options { on_conflict: OnConflict::Error, ignore_missing: false })?.into_iter();
-    Ok(tasks.iter().map(|one| ids.by_ref().take(one.how.children.len()).collect()).collect())
+    let options = Options { on_conflict: OnConflict::Error, ignore_missing: false };
+    let mut reports = insert_reporting(specs, options)?.into_iter();
+    let of_one = |one: &One| {
+        let children = reports.by_ref().take(one.how.children.len());
+        children.filter(Report::is_inserted).map(|child| child.id).collect()
+    };
+    Ok(tasks.iter().map(of_one).collect())
 }
 
 /// Inserts the signals that are not there. Of two calls that insert the same one, the second finds that of the first,

@@ -127,14 +127,15 @@ fn with_all_downstream(asked: &[TaskNo], now: Time) -> Result<HashSet<TaskNo>> {
             .map(|(_, run, _)| run)
             .collect();
         dependents.retain(|run| !all.contains(run));
+        let mut counted = false;
         if !dependents.is_empty() {
             let rows = lock_for_change(&dependents);
             if let Some(row) = rows.values().find(|row| row.in_progress()) {
                 return Err(in_progress(row.task_no));
             }
-            fold::of(&dependents, now);
+            counted = fold::of(&dependents, now);
         }
-        if found.is_empty() {
+        if found.is_empty() && !counted {
             return Ok(all);
         }
     }

@@ -256,10 +256,11 @@ pub(crate) static DROP_SUSPENDING: Statement<&[TaskNo], (TaskNo, TaskNo, i8, i8)
     c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.suspending RETURNING d.after_no, d.run_no, d.counts, d.condition",
 );
 
-/// Removes the dependencies on these tasks; returns the task after which, the one that runs, for which wait, and what
-/// [it was](Counts).
-pub(crate) static REMOVE_AFTER: Statement<&[TaskNo], (TaskNo, TaskNo, WaitNo, i8)> = Statement::new(
-    c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1) RETURNING d.after_no, d.run_no, d.wait_no, d.counts",
+/// Removes the dependencies on these tasks; returns the task after which, the one that runs, for which wait, what
+/// [it was](Counts), and its condition.
+pub(crate) static REMOVE_AFTER: Statement<&[TaskNo], (TaskNo, TaskNo, WaitNo, i8, i8)> = Statement::new(
+    c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1)
+      RETURNING d.after_no, d.run_no, d.wait_no, d.counts, d.condition",
 );
 
 /// Removes the dependencies that these tasks have.

@@ -67,16 +67,24 @@ pub(crate) fn point(pointers: &[Pointer]) {
     ));
 }
 
+/// What came behind another task leaves the key to that, if it is still there.
 static RELEASE: Statement<(&[&str], &[&str], &[TaskNo])> = Statement::new(
-    c"DELETE FROM taskq.unique_key d
-       WHERE d.ctid = ANY (ARRAY(
-               SELECT k.ctid FROM unnest($1, $2, $3) AS u(action, key, task_no)
-                CROSS JOIN LATERAL (SELECT k.ctid FROM taskq.unique_key k
-                                     WHERE k.action = u.action AND k.key = u.key AND k.task_no = u.task_no
-                                       FOR UPDATE SKIP LOCKED) AS k))",
+    c"WITH rows AS MATERIALIZED (
+             SELECT k.ctid AS place,
+                    (SELECT t.task_no FROM taskq.task t WHERE t.task_no = k.behind_no) AS behind_no
+               FROM unnest($1, $2, $3) AS u(action, key, task_no)
+              CROSS JOIN LATERAL (SELECT k.ctid, k.behind_no FROM taskq.unique_key k
+                                   WHERE k.action = u.action AND k.key = u.key AND k.task_no = u.task_no
+                                     FOR UPDATE SKIP LOCKED) AS k),
+           handed_on AS (
+             UPDATE taskq.unique_key k SET task_no = k.behind_no, behind_no = NULL, not_before = NULL
+              WHERE k.ctid = ANY (ARRAY(SELECT r.place FROM rows AS r WHERE r.behind_no IS NOT NULL)))
+      DELETE FROM taskq.unique_key k
+       WHERE k.ctid = ANY (ARRAY(SELECT r.place FROM rows AS r WHERE r.behind_no IS NULL))",
 );
 
-/// Removes rows that point to these numbers. One that another transaction has locked is left.
+/// Removes rows that point to these numbers, or lets them point to the task behind which that came. One that another
+/// transaction has locked is left.
 pub(crate) fn release(rows: &[(&Key, TaskNo)]) {
     if rows.is_empty() {
         return;

@@ -44,45 +44,59 @@ pub(super) fn winners(
     let mut winners: Vec<Winner> = Vec::new();
     // Elements that are left out because of the last winner, which may yet be another one.
     let mut losers: Vec<usize> = Vec::new();
-    // And those that are left out because of the stored task, whose place one that comes later may take.
-    let mut behind_holder: Vec<usize> = Vec::new();
+    // And those that are left out because of a stored task, whose place one that comes later may take.
+    let mut behind_holder: Vec<(usize, &str)> = Vec::new();
+    let is_named = |holder: &Holder, task: &NewTask| call.by_id && holder.id == task.id;
+    // Where the last one does not hold the key, or gives it up, the one that it came behind may.
+    let last = known.holder.as_ref().filter(|holder| holder.holds(call.now) && !(call.by_id && gives_way));
+    let holder = last.or(known.behind.as_ref().filter(|behind| behind.holds(call.now)));
     for element in &known.elements {
         let task = tasks[element];
         let Some(unique) = task.spec.unique.as_deref() else { continue };
-        if let Some(winner) = winners.last_mut() {
-            let other = tasks[&winner.element];
-            match beside(other, unique.on_conflict, key)? {
-                Beside::Both => {
-                    left_out.add(losers.drain(..).map(|loser| tasks[&loser]), &other.id);
-                    winners.push(Winner::of(*element, call.now));
+        let stored = match winners.last_mut() {
+            None => holder,
+            Some(winner) => {
+                let other = tasks[&winner.element];
+                match beside(winner, other, unique.on_conflict, key, call.now)? {
+                    Beside::Both => {
+                        winner.behind.as_ref().filter(|behind| behind.holds(call.now)).and(holder)
+                    }
+                    Beside::Other => {
+                        losers.push(*element);
+                        continue;
+                    }
+                    // What the other was about to do, this one does.
+                    Beside::This => {
+                        losers.push(std::mem::replace(&mut winner.element, *element));
+                        continue;
+                    }
                 }
-                Beside::Other => losers.push(*element),
-                // What the other was about to do, this one does.
-                Beside::This => losers.push(std::mem::replace(&mut winner.element, *element)),
             }
-            continue;
-        }
-        let holder = known.holder.as_ref().filter(|holder| {
-            // One that gives way because of its id gives its key up as well.
-            holder.holds(call.now) && !(call.by_id && (gives_way || holder.id == task.id))
-        });
-        match (holder, unique.on_conflict) {
+        };
+        match (stored, unique.on_conflict) {
             (None, _) => winners.push(Winner::of(*element, call.now)),
+            // It takes the place of that one, whatever its key says. If it turns out that another element has the key, so does that.
+            (Some(holder), _) if is_named(holder, task) && holder.state.is_pending() => {
+                let both = unique.on_conflict == OnHeld::Replace;
+                winners.push(in_place_of(holder, *element, task, known, both, call));
+            }
+            (Some(holder), _) if is_named(holder, task) => {
+                winners.push(Winner::behind(holder, *element, call.now))
+            }
             (Some(holder), OnHeld::Error) => return Err(in_the_way::key_held(&key.0, &key.1, &holder.id)),
-            (Some(_), OnHeld::Skip) => behind_holder.push(*element),
+            (Some(holder), OnHeld::Skip) => behind_holder.push((*element, &holder.id)),
             (Some(holder), OnHeld::Replace) if !holder.state.is_pending() => {
-                let fresh = Winner::of(*element, call.now);
-                winners.push(Winner { behind: Some(holder.clone()), not_before: holder.until, ..fresh });
+                winners.push(Winner::behind(holder, *element, call.now));
             }
             (Some(holder), OnHeld::Replace) => {
                 rights::check_replacing()?;
-                losers.append(&mut behind_holder);
-                winners.push(in_place_of(holder, *element, task, known, call));
+                losers.extend(behind_holder.drain(..).map(|(element, _)| element));
+                winners.push(in_place_of(holder, *element, task, known, true, call));
             }
         }
     }
-    if let Some(holder) = &known.holder {
-        left_out.add(behind_holder.into_iter().map(|element| tasks[&element]), &holder.id);
+    for (element, holder) in behind_holder {
+        left_out.add(std::iter::once(tasks[&element]), holder);
     }
     if let Some(winner) = winners.last() {
         left_out.add(losers.into_iter().map(|loser| tasks[&loser]), &tasks[&winner.element].id);
@@ -100,8 +114,8 @@ enum Beside {
 }
 
 /// What becomes of an element that comes after `other`, which has its key.
-fn beside(other: &NewTask, on_conflict: OnHeld, key: &Key) -> Result<Beside> {
-    if !other.spec.unique.as_ref().is_some_and(|unique| unique.holds_while_pending()) {
+fn beside(winner: &Winner, other: &NewTask, on_conflict: OnHeld, key: &Key, now: Time) -> Result<Beside> {
+    if !holds_once_inserted(winner, other, now) {
         return Ok(Beside::Both);
     }
     match on_conflict {
@@ -113,15 +127,38 @@ fn beside(other: &NewTask, on_conflict: OnHeld, key: &Key) -> Result<Beside> {
     }
 }
 
-/// An element that takes the place of the stored task that holds its key, which is pending.
-fn in_place_of(holder: &Holder, element: usize, task: &NewTask, known: &Known, call: &Call) -> Winner {
+/// Whether the winner holds the key in the state that it will be in. Where that is not known yet, in some state of those that are
+/// pending.
+fn holds_once_inserted(winner: &Winner, task: &NewTask, now: Time) -> bool {
+    let Some(unique) = task.spec.unique.as_deref() else { return false };
+    let spec = &task.spec;
+    let may_wait = !spec.depends_on.is_empty() || winner.behind.is_some() || spec.spontaneous || spec.signal;
+    if may_wait || spec.group.is_some() || spec.workgroup.is_some() {
+        return unique.holds_while_pending();
+    }
+    let due = spec.not_before.max(winner.not_before);
+    let state = if due.is_some_and(|due| due > now) { State::Scheduled } else { State::Ready };
+    state.is_in(unique.states)
+}
+
+/// An element that takes the place of the stored task that holds its key, which is pending. `both`: and of the one before, if that is
+/// pending, too.
+fn in_place_of(
+    holder: &Holder,
+    element: usize,
+    task: &NewTask,
+    known: &Known,
+    both: bool,
+    call: &Call,
+) -> Winner {
     let mut replaced = vec![holder.clone()];
+    let before = known.behind.as_ref().filter(|behind| behind.task_no != holder.task_no);
     // One that had begun and is pending again is older than both.
-    replaced.extend(known.behind.iter().filter(|b| b.state.is_pending()).cloned());
+    replaced.extend(before.filter(|b| both && b.state.is_pending()).cloned());
     // The one before may have ended in a state in which it does not hold the key. Then its period holds up nothing.
-    let over = known.behind.as_ref().is_some_and(|b| !b.state.is_in(b.states));
+    let over = before.is_none_or(|b| !b.state.is_in(b.states));
     // Nor does this task wait for one that it replaces by its id.
-    let behind = known.behind.clone().filter(|b| !(call.by_id && b.id == task.id));
+    let behind = before.cloned().filter(|b| !(call.by_id && b.id == task.id));
     Winner { element, replaced, behind, not_before: known.not_before.filter(|_| !over), since: known.since }
 }
 
@@ -131,14 +168,22 @@ impl Winner {
         Winner { element, replaced: Vec::new(), behind: None, not_before: None, since: now }
     }
 
+    /// One that comes after a stored task that has begun.
+    fn behind(holder: &Holder, element: usize, now: Time) -> Self {
+        Winner { behind: Some(holder.clone()), not_before: holder.until, ..Winner::of(element, now) }
+    }
+
     /// Gives the task its time and the one that it comes after.
     pub(super) fn apply(&self, task: &mut NewTask, call: &mut Call) {
         let Some(unique) = task.spec.unique.as_deref() else { return };
+        // One that takes the place of the stored task with its id does not come after that.
+        let before = self.behind.as_ref().filter(|behind| behind.id != task.id);
+        let not_before = if self.behind.is_some() && before.is_none() { None } else { self.not_before };
         if let (Some(max_wait), Some(not_before)) = (unique.max_wait, task.spec.not_before) {
             task.spec.not_before = Some(not_before.min(self.since.plus(max_wait)));
         }
-        task.spec.not_before = task.spec.not_before.max(self.not_before.filter(|time| *time > call.now));
-        if let Some(behind) = &self.behind {
+        task.spec.not_before = task.spec.not_before.max(not_before.filter(|time| *time > call.now));
+        if let Some(behind) = before {
             let known = task.spec.depends_on.iter().any(|r| r.id == behind.id);
             if behind.state == State::InProgress && !known {
                 let reference = Reference::following(behind.id.clone(), Condition::Settled);
@@ -147,7 +192,7 @@ impl Winner {
         }
         if let Some(holder) = self.replaced.first() {
             call.fates.insert(self.element, Fate::Replaced { existing: holder.id.clone() });
-        } else if let Some(holder) = &self.behind {
+        } else if let Some(holder) = before {
             call.fates.insert(self.element, Fate::After { existing: holder.id.clone() });
         }
     }
@@ -156,49 +201,65 @@ impl Winner {
 /// Tasks of the call that are not inserted, and the ids of those that stand for them and for what they replace.
 #[derive(Default)]
 pub(super) struct LeftOut {
-    elements: HashSet<usize>,
-    /// By the id of the one left out or replaced.
-    stands_for: HashMap<String, String>,
+    /// The ids of those that stand for elements.
+    elements: HashMap<usize, String>,
+    /// The same by their ids.
+    left: HashMap<String, String>,
+    /// The ids of those that take the places of stored tasks, by the ids of these.
+    replaced: HashMap<String, String>,
 }
 
 impl LeftOut {
     /// Whether the task is not inserted.
     pub(super) fn has(&self, task: &NewTask) -> bool {
-        self.elements.contains(&task.element)
+        self.elements.contains_key(&task.element)
     }
 
     /// These tasks are not inserted: the one with this id stands for them.
     pub(super) fn add<'a>(&mut self, tasks: impl Iterator<Item = &'a NewTask>, id: &str) {
         for task in tasks {
-            self.elements.insert(task.element);
-            self.stands_for.insert(task.id.clone(), id.to_owned());
+            self.elements.insert(task.element, id.to_owned());
+            self.left.insert(task.id.clone(), id.to_owned());
         }
     }
 
     /// What is stored under these ids goes, and this task comes in its place.
     pub(super) fn replace(&mut self, replaced: &[Holder], by: &NewTask) {
         for holder in replaced {
-            self.stands_for.insert(holder.id.clone(), by.id.clone());
+            self.replaced.insert(holder.id.clone(), by.id.clone());
         }
     }
 
     /// Takes the tasks out of the call; dependencies that name them, or what is replaced, go to those that stand for them.
     pub(super) fn leave_out(&mut self, tasks: &mut Vec<NewTask>, call: &mut Call) {
-        if self.stands_for.is_empty() {
+        if self.left.is_empty() && self.replaced.is_empty() {
             return;
         }
+        if !call.by_id {
+            // An element with the id of one that is left out stands for the same.
+            for fate in call.fates.values_mut() {
+                if let Fate::Skipped { existing } = fate
+                    && let Some(other) = self.left.get(existing)
+                {
+                    existing.clone_from(other);
+                }
+            }
+        }
         tasks.retain(|task| {
-            let out = self.elements.contains(&task.element);
-            if out && let Some(existing) = self.stands_for.get(&task.id) {
+            let existing = self.elements.get(&task.element);
+            if let Some(existing) = existing {
                 call.fates.insert(task.element, Fate::Skipped { existing: existing.clone() });
             }
-            !out
+            existing.is_none()
         });
-        // A task that is inserted with an id is meant by it.
-        tasks.iter().for_each(|task| drop(self.stands_for.remove(&task.id)));
+        // An id means a task that is inserted with it, or else the one that it was given to and that is left out, or else a stored one.
+        for task in tasks.iter() {
+            self.replaced.remove(&task.id);
+        }
+        let stands_for = |id: &String| self.left.get(id).or_else(|| self.replaced.get(id));
         for task in tasks {
             for references in [&mut task.spec.depends_on, &mut task.spec.to_signal_after] {
-                references.retain_mut(|reference| match self.stands_for.get(&reference.id) {
+                references.retain_mut(|reference| match stands_for(&reference.id) {
                     None => true,
                     // What was to come after a task that it stands for now.
                     Some(other) if *other == task.id => false,

@@ -30,8 +30,13 @@ impl Holder {
         self.state.is_in(self.states) && self.until.is_none_or(|until| now < until)
     }
 
+    /// Whether it may have to be locked before an insertion is decided upon that replaces what holds its key, or not.
+    pub(super) fn is_open(&self, replacing: bool, now: Time) -> bool {
+        self.holds(now) && (replacing || self.is_relied_upon())
+    }
+
     /// Whether a task that is left out because of this one counts on its not having begun yet.
-    pub(super) fn is_relied_upon(&self) -> bool {
+    fn is_relied_upon(&self) -> bool {
         self.state.is_pending() && !State::InProgress.is_in(self.states)
     }
 }
@@ -53,6 +58,11 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// The stored tasks with the key.
+    pub(super) fn stored(&self) -> impl Iterator<Item = &Holder> {
+        self.holder.iter().chain(&self.behind)
+    }
+
     /// A key whose row points to this task, of which nothing else is known yet.
     pub(super) fn new(points_to: TaskNo, since: Time, not_before: Option<Time>) -> Self {
         Known { elements: Vec::new(), holder: None, behind: None, since, not_before, points_to }

@@ -87,8 +87,12 @@ impl Keys {
         let mut later: BTreeSet<Key> = BTreeSet::new();
         for key in namesakes.in_order(&self.open) {
             let known = &self.open[&key];
-            let is_open = known.holder.as_ref().is_some_and(|holder| {
-                holder.holds(call.now) && (holder.is_relied_upon() || known.elements.iter().any(replaces))
+            let is_named = |element, holder: &Holder| {
+                call.by_id && by_element.get(element).is_some_and(|task| task.id == holder.id)
+            };
+            let is_open = known.stored().any(|holder| {
+                let replacing = known.elements.iter().any(|e| replaces(e) || is_named(e, holder));
+                holder.is_open(replacing, call.now)
             });
             if is_open || namesakes.hangs_on(&key, known).is_some_and(|other| later.contains(&other)) {
                 later.insert(key);
@@ -102,12 +106,8 @@ impl Keys {
 
     /// The ids of stored tasks that have to be locked, and looked at again, before the rest is decided.
     pub(super) fn watched(&self) -> Vec<String> {
-        let ids: BTreeSet<&String> = self
-            .open
-            .values()
-            .flat_map(|known| known.holder.iter().chain(&known.behind))
-            .map(|holder| &holder.id)
-            .collect();
+        let ids: BTreeSet<&String> =
+            self.open.values().flat_map(Known::stored).map(|holder| &holder.id).collect();
         ids.into_iter().cloned().collect()
     }
 
@@ -119,7 +119,7 @@ impl Keys {
         call: &mut Call,
     ) -> Result<()> {
         let mut open = std::mem::take(&mut self.open);
-        let holders = open.values().flat_map(|known| known.holder.iter().chain(&known.behind));
+        let holders = open.values().flat_map(Known::stored);
         let may_ride: Vec<TaskNo> = holders.filter(|h| h.may_ride).map(|h| h.task_no).collect();
         let riding = if may_ride.is_empty() { HashSet::new() } else { riders::among(&may_ride) };
         let locked = |holder: Holder| as_locked(holder, stored, &riding, call.now);

@@ -37,8 +37,8 @@ impl Limit {
         !self.group.is_empty()
     }
 
-    /// Held alone by a call that makes or removes slots of this limit, unless it has the shared key alone. One key stands for
-    /// many limits.
+    /// Held alone by a call that makes or removes slots of this limit, of a group, unless it has the shared key alone. (Those of an
+    /// action's own limit change under its row of settings.) One key stands for many limits.
     fn key(&self) -> Key {
         Key::new(&[&self.action, &self.group]).one_of(MOST_KEYS, "slots")
     }

@@ -168,3 +168,19 @@ fn a_suspended_task_waits_for_what_starts_over_for_the_second_time() {
     session.run("SELECT taskq.rerun_tasks('{x}', true)");
     assert_eq!(waits_for(&mut session, "t").unwrap(), ["s", "x"]);
 }
+
+#[test]
+fn a_failure_that_is_kept_goes_with_its_task() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "x", "action": "x"}, {"id": "y", "action": "y"},
+                       {"id": "t", "action": "t", "depends_on": [{"id": "x", "condition": "settled"}, "y"]}]))
+        .unwrap();
+    session.cancel(&["x"]).unwrap();
+    session.run("SELECT taskq.rerun_tasks('{x}', downstream => false)");
+    let failures = "SELECT num_failures FROM taskq.tasks WHERE id = 't'";
+    assert_eq!(session.one::<i32>(failures), 1);
+    session.delete(&["x"]).unwrap();
+    assert_eq!(session.one::<i32>(failures), 0);
+}

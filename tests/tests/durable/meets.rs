@@ -208,3 +208,25 @@ fn why_and_graph_show_for_what_it_waits_and_until_when() {
     let graph: String = session.one("SELECT taskq.graph('g', 'mermaid')");
     assert!(graph.contains("-->") && graph.contains('s'), "{graph}");
 }
+
+/// Two tasks that one call suspends, each with a child. On wrong code the first waits for the child of the second, whose own is
+/// left out, and the second for nothing.
+#[test]
+fn a_child_that_its_key_leaves_out_moves_no_other_childs_place() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "h", "action": "c", "unique_by": "k"}, {"id": "a", "action": "x"}, {"id": "b", "action": "x"}]))
+        .unwrap();
+    session.run(
+        "SELECT taskq.return_tasks((
+             SELECT jsonb_agg(jsonb_build_object('task_id', task_id, 'token', token, 'status_code', 'pending',
+                 'children_block', true, 'children', CASE task_id
+                     WHEN 'a' THEN '[{\"id\": \"ca\", \"action\": \"c\", \"unique_by\": \"k\"}, {\"id\": \"ca2\", \"action\": \"c\"}]'::jsonb
+                     ELSE '[{\"id\": \"cb\", \"action\": \"c\"}]' END) ORDER BY task_id)
+               FROM taskq.own_tasks('w', 2, '{x}')))",
+    );
+    let waits: Vec<String> = session
+        .all("SELECT task_id || ': ' || array_to_string(waits_for, ' ') FROM taskq.waits ORDER BY task_id");
+    assert_eq!(waits, ["a: ca2", "b: cb"]);
+}

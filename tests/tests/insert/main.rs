@@ -11,6 +11,7 @@ mod shapes;
 mod times;
 mod unique;
 mod unique_arrays;
+mod unique_meets;
 mod unique_others;
 mod unique_races;
 mod unique_replace;

@@ -77,7 +77,7 @@ COMMENT ON FUNCTION taskq.add_note IS 'add a note';
 REVOKE ALL ON FUNCTION taskq.add_note(text) FROM PUBLIC;
 REVOKE ALL ON DOMAIN taskq.noted FROM PUBLIC;
 ";
-const TAKEN_BACK: &str = "-- Whatever ALTER DEFAULT PRIVILEGES has given away";
+const TAKEN_BACK: &str = "-- What ALTER DEFAULT PRIVILEGES has given away";
 
 /// The update. First of all it takes the locks that it will need; see docs/how-to/upgrade.md on who gives way.
 const UPDATE: &str = "

@@ -48,6 +48,39 @@ fn a_call_that_is_woken_for_a_task_in_hand_sleeps_on_without_an_id() {
     }
 }
 
+/// What a rate, or one of several limits, does not let go now is left without a look at the others. On wrong code the bucket is
+/// locked to see what is in it, or a free slot before the limit that is full.
+#[test]
+fn a_call_that_finds_its_limits_used_up_sleeps_without_an_id() {
+    for (setting, used_up, freed) in [
+        ("rate_limit => 1, rate_period => '1 hour'", "", "rate_limit => 100"),
+        ("rate_limit => 1, rate_period => '1 hour', max_concurrency => 5", "", "rate_limit => 100"),
+        ("max_concurrency => 1, max_per_group => 5", "", "max_concurrency => 2"),
+        ("max_concurrency => 5", "SELECT taskq.set_group('g', max_concurrency => 1)", "max_concurrency => 6"),
+    ] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session.run(&format!("SELECT taskq.set_action('x', {setting}); {used_up}"));
+        session.insert(json!([
+            {"id": "first", "action": "x", "group_id": "g"}, {"id": "second", "action": "x", "group_id": "g"}]))
+            .unwrap();
+        let first = session.own_one("x");
+        let sleeper =
+            db.connect().background(|s| s.own_with("w", 1, &["x"], "wait => '60 seconds'").unwrap());
+        let id = format!("SELECT backend_xid::text FROM pg_stat_activity WHERE pid = {}", sleeper.pid());
+        for _ in 0..3 {
+            session.until_asleep(sleeper.pid());
+            assert_eq!(session.one::<Option<String>>(&id), None, "{setting}");
+            session.run("SELECT taskq.pause_action('x'); SELECT taskq.resume_action('x')");
+        }
+        session.run(&format!("SELECT taskq.set_action('x', {freed})"));
+        if !used_up.is_empty() {
+            session.complete(&first);
+        }
+        assert_eq!(sleeper.join().1[0].task_id, "second", "{setting}");
+    }
+}
+
 /// It asks for a lock before it tries, and for none on the way there: the table of locks has room for a few thousand,
 /// of all sessions.
 #[test]

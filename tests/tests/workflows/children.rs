@@ -247,3 +247,22 @@ fn ten_thousand_children_block_one_dependent() {
     assert_eq!(work_off(&mut session, &["c"]).iter().map(Vec::len).sum::<usize>(), 10_000);
     assert_eq!(session.state("end"), "ready");
 }
+
+/// `t` keeps the first end of `x`. On wrong code it waits for the children of the second, and aborts with them.
+#[test]
+fn children_of_an_end_that_counts_for_nothing_block_nothing() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "x", "action": "x"}, {"id": "y", "action": "y"},
+                       {"id": "t", "action": "t", "depends_on": ["x", "y"]}]))
+        .unwrap();
+    session.perform("x", "completed");
+    session.run("SELECT taskq.rerun_tasks('{x}', downstream => false)");
+    let grant = session.own_one("x");
+    let children = "children => '[{\"id\": \"c\", \"action\": \"c\"}]', children_block => true";
+    session.give_with("x", grant.token, "completed", children).unwrap();
+    session.cancel(&["c"]).unwrap();
+    session.perform("y", "completed");
+    assert_eq!(session.state("t"), "ready");
+}

@@ -3,7 +3,7 @@
 //! played in both orders, with commit and with rollback; `check()` at the end of each test sees a wrong counter.
 
 use serde_json::json;
-use taskq_tests::{Db, Grant, Session};
+use taskq_tests::{Db, Grant, Progress, Session};
 
 use super::states;
 
@@ -276,4 +276,23 @@ fn a_signal_of_an_earlier_life_is_not_counted_in_the_next() {
     session.perform("a", "completed");
     let d = session.task("d").unwrap();
     assert_eq!((d.state.as_str(), d.num_signals), ("ready", 2));
+}
+
+/// On wrong code the call does not see that it has ended `d` itself, by counting what was left for it, and leaves it aborted.
+#[test]
+fn a_rerun_takes_along_what_ends_while_it_counts() {
+    for end in ["ROLLBACK", "COMMIT"] {
+        let db = Db::new();
+        let (mut holder, second, mut watcher) = (db.connect(), db.connect(), db.connect());
+        watcher
+            .insert(json!([{"id": "a", "action": "a"}, {"id": "d", "action": "d", "depends_on": ["a"]}]))
+            .unwrap();
+        holder.run("BEGIN; SELECT taskq.update_tasks('{d}', priority => 1)");
+        watcher.perform("a", "aborted");
+        let rerun = second.background(|s| s.one::<i64>("SELECT taskq.rerun_tasks('{a}')"));
+        assert_eq!(rerun.settle_down(&mut watcher), Progress::Blocked);
+        holder.run(end);
+        assert_eq!(rerun.join().1, 2, "{end}");
+        assert_eq!((watcher.state("a"), watcher.state("d")), ("ready".into(), "blocked".into()), "{end}");
+    }
 }
