@@ -33,6 +33,17 @@ _FROM_TEXT: dict[type, Any] = {
 }
 
 
+# PostgreSQL takes no message of a gigabyte: it hangs up, and so it would each time that the call is made again.
+LONGEST = 1_000_000_000
+
+
+def bounded(text: str, what: str = "it") -> str:
+    """Return JSON text; ``ValueError`` if it is too large to be sent. ASCII as it is, each character is a byte."""
+    if len(text) > LONGEST:
+        raise ValueError(f"{what} is too large")
+    return text
+
+
 def dumps(value: Any) -> str:
     """Return the value as JSON text. ``TypeError`` or ``ValueError`` if it is none."""
     return json.dumps(value, default=_plain, allow_nan=False)

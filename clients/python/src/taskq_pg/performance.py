@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from . import tracing
-from .bodies import dumps
+from .bodies import bounded, dumps
 from .durations import interval
 from .errors import Leave, Lost, Reject, Retry, Suspend
 from .handlers import Handler
@@ -31,7 +31,6 @@ GIVEN_BACK = {"status_code": "pending", "status": "given back by a worker that s
 _ROLLED_BACK = {"status_code": "pending", "status": "the transaction that completed it was rolled back"}
 
 _LONGEST_STATUS = 4000
-_LONGEST_RETURN = 1_000_000_000
 
 
 class Performance:
@@ -236,10 +235,7 @@ class Performance:
         return {"status_code": "pending", "status": printable(f"{name}: {text}" if text else name)}
 
     def _json(self, outcome: dict[str, Any]) -> str:
-        text = dumps({"task_id": self.task.id, "token": self.task.token, **outcome})
-        if len(text) > _LONGEST_RETURN:
-            raise ValueError("it is too large")
-        return text
+        return bounded(dumps({"task_id": self.task.id, "token": self.task.token, **outcome}))
 
 
 def _name(error: BaseException) -> str:

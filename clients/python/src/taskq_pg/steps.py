@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
 import psycopg
 
 from . import borrowed, tracing
-from .bodies import body_text, convert, dumps, dumps_again, unalias
+from .bodies import body_text, bounded, convert, dumps, dumps_again, unalias
 from .durations import Duration, interval
 from .errors import Aborted, Lost, Suspend, TimedOut
 from .keys import SharedKeys, plain
@@ -92,6 +92,7 @@ class Steps:
             text = dumps_again(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise TypeError(f'the result of step "{name}" is no JSON: {error}') from error
+        bounded(text, f'the result of step "{name}"')
         if function is not None:
             # Once it is saved, each entry reads it, and none would get further.
             read(json.loads(text), function, name)
@@ -165,7 +166,8 @@ class Steps:
             ids = [self._child(name if is_call else f"{name}/{n}") for n in range(len(texts))]
             shared = {**plain(keys), "action": action, "metadata": tracing.inject(keys.get("metadata"))}
             children = [{**shared, "id": i, "body": text} for i, text in zip(ids, texts, strict=True)]
-            rows = yield _INSERT, [self.task.id, self.task.token, inserted, dumps(children)]
+            text = bounded(dumps(children), f'what "{name}" inserts')
+            rows = yield _INSERT, [self.task.id, self.task.token, inserted, text]
             self._steps[inserted] = rows[0][0]
         # Those that were inserted, whatever the code asks for by now.
         ended = yield from self._wait(name, self._steps.get(inserted) or [], None)
