@@ -499,6 +499,71 @@ def test_a_workflow_that_is_lost_ends_at_its_next_step(taskq_app: App) -> None:
     assert column(taskq_app, "o", "status") == "cancelled"
 
 
+@pytest.mark.parametrize("kind", ["function", "statements", "coroutine", "async statements"])
+def test_the_void_token_of_another_task_is_no_loss_of_the_workflow(taskq_app: App, kind: str) -> None:
+    """The try fails at once, and says why, instead of with the end of its lease."""
+    query = "SELECT taskq.return_task('another', gen_random_uuid())"
+
+    async def finish(connection: psycopg.AsyncConnection) -> None:
+        await connection.execute(query)
+
+    if kind in ("function", "statements"):
+
+        @taskq_app.workflow("w")
+        def workflow(ctx: taskq.Context) -> None:
+            if kind == "function":
+                ctx.transaction("finish", lambda connection: connection.execute(query) and None)
+            else:
+                with ctx.transaction("finish") as statements:
+                    statements.execute(query)
+
+    else:
+
+        @taskq_app.workflow("w")
+        async def workflow_async(ctx: taskq.AsyncContext) -> None:
+            if kind == "coroutine":
+                await ctx.transaction("finish", finish)
+            else:
+                async with ctx.transaction("finish") as statements:
+                    await statements.execute(query)
+
+    taskq_app.insert("signal", id="another")
+    taskq_app.insert("w", id="w", max_tries=1)
+    taskq_app.work(until_idle=True)
+    assert state(taskq_app, "w") == "aborted"
+    assert "another" in str(column(taskq_app, "w", "status"))
+
+
+@pytest.mark.parametrize("kind", ["function", "coroutine"])
+def test_a_workflow_that_is_lost_in_a_transaction_writes_nothing(
+    taskq_app: App, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with taskq_app.connections.use() as connection:
+        connection.execute("CREATE TABLE stock AS SELECT 10 AS n")
+
+    def book(connection: psycopg.Connection) -> None:
+        connection.execute("UPDATE stock SET n = 0")
+        taskq_app.query("SELECT taskq.cancel_tasks('{w}')")
+
+    async def book_async(connection: psycopg.AsyncConnection) -> None:
+        await connection.execute("UPDATE stock SET n = 0")
+        taskq_app.query("SELECT taskq.cancel_tasks('{w}')")
+
+    if kind == "function":
+        taskq_app.workflow("w")(lambda ctx: ctx.transaction("book", book))
+    else:
+
+        @taskq_app.workflow("w")
+        async def workflow(ctx: taskq.AsyncContext) -> None:
+            await ctx.transaction("book", book_async)
+
+    taskq_app.insert("w", id="w")
+    drain(taskq_app)
+    assert taskq_app.query("SELECT n FROM stock") == [(10,)]
+    assert column(taskq_app, "w", "status") == "cancelled"
+    assert "failed on try" not in caplog.text, "it is lost, and has not failed"
+
+
 def test_an_except_does_not_swallow_a_wait(taskq_app: App) -> None:
     @taskq_app.workflow("order")
     def order(ctx: taskq.Context) -> str:
