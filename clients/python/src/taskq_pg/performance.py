@@ -59,8 +59,9 @@ class Performance:
         self._loop = loop
 
     def is_due(self, slack: float) -> bool:
-        """Tell whether a third of the lease has passed, or will have in less than this time."""
-        return time.monotonic() - self.extended_at >= self.handler.lease / 3 - slack
+        """Tell whether a third of the lease has passed, or will have in less than this time. A lost one has none."""
+        passed = time.monotonic() - self.extended_at
+        return not self.task.lost.is_set() and passed >= self.handler.lease / 3 - slack
 
     def run(self) -> None:
         """Perform the task in this thread."""
@@ -156,7 +157,13 @@ class Performance:
         """Await on the loop what a plain function has returned, as a decorator around a coroutine function does."""
 
         async def settle() -> tuple[Any, BaseException | None]:
-            self._future = asyncio.current_task()
+            future = asyncio.current_task()
+            assert future is not None  # noqa: S101
+            if self.task.lost.is_set():
+                # Once: the second time would cut its clean-up.
+                future.cancel()
+            else:
+                self._future = future
             try:
                 return await value, None
             except BaseException as raised:
