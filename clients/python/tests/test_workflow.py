@@ -1,5 +1,6 @@
 """Durable functions: what is saved is not done again, and waiting holds nothing."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -632,6 +633,49 @@ def test_what_a_workflow_waits_for_may_have_been_removed(taskq_app: App) -> None
     taskq_app.work(until_idle=True)
     assert state(taskq_app, "s") == "aborted"
     assert "s/all/0" in str(column(taskq_app, "s", "status"))
+
+
+@pytest.mark.parametrize("kind", ["function", "coroutine"])
+def test_children_are_inserted_once_whatever_becomes_of_the_answer(
+    taskq_app: App, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child that has ended and is removed before the workflow is entered again is missing, and not performed twice."""
+    performed, lost = [], []
+    query, query_async = taskq_app.query, taskq_app.query_async
+
+    def lose(statement: str) -> None:
+        if "insert_tasks_report" in statement and not lost:
+            lost.append(statement)
+            until(lambda: performed and not inserted(taskq_app, "child"))
+            raise psycopg.OperationalError("the answer is lost")
+
+    def losing(statement: str, arguments: Any = ()) -> Any:
+        rows = query(statement, arguments)
+        lose(statement)
+        return rows
+
+    async def losing_async(statement: str, arguments: Any = ()) -> Any:
+        rows = await query_async(statement, arguments)
+        await asyncio.to_thread(lose, statement)
+        return rows
+
+    taskq_app.task("child", retention="0 seconds")(lambda n: performed.append(n))
+    if kind == "function":
+        taskq_app.workflow("w")(lambda ctx: ctx.map("m", "child", [1]))
+    else:
+
+        @taskq_app.workflow("w")
+        async def workflow(ctx: taskq.AsyncContext) -> list:
+            return await ctx.map("m", "child", [1])
+
+    taskq_app.insert("w", id="w", max_tries=1)
+    monkeypatch.setattr(taskq_app, "query", losing)
+    monkeypatch.setattr(taskq_app, "query_async", losing_async)
+    with working(taskq_app):
+        until(lambda: state(taskq_app, "w") in ("aborted", "completed"))
+    assert performed == [1]
+    assert steps(taskq_app, "w") == ["m:tasks"]
+    assert "w/m/0/" in str(column(taskq_app, "w", "status"))
 
 
 def test_a_worker_that_waits_holds_nothing(taskq_app: App) -> None:

@@ -33,6 +33,8 @@ log = logging.getLogger("taskq_pg")
 
 # A call that meets a limit of the server's so often is too large; and so often a call is made when the worker stops.
 _TRIES = 5
+# Before the next entry of a workflow whose call had no answer: it may get none that time either.
+_PAUSE = "1 second"
 
 T = TypeVar("T")
 Statement = tuple[LiteralString, Sequence[Any]]
@@ -186,7 +188,7 @@ class Steps:
             raise Suspend(depends_on=[], retry_after=left)
         yield from self._save(name, None)
 
-    def _again(self, error: Exception, failures: int, delay: float) -> int:
+    def _again(self, statement: Statement, error: Exception, failures: int, delay: float) -> int:
         """Return how many failures of the call count by now, if it may be made again; else raise."""
         if isinstance(error, psycopg.Error) and error.sqlstate == "TQ001":
             raise Lost(str(error)) from error
@@ -194,6 +196,11 @@ class Steps:
             raise error
         if self.task.lost.is_set():
             raise Lost(str(error)) from error
+        if is_lost(error) and statement[0] == _INSERT:
+            # It may have been committed. Where retention has removed a child since, a second call would insert that
+            # again; the next entry finds the step, or that there is no child.
+            status = "the answer was lost that tells of its children"
+            raise Suspend(status=status, count_try=False, retry_after=_PAUSE) from error
         # A call that is too large never fits. And what is given back while it is repeated would go on for ever.
         stopping = self.task.stopping.is_set()
         failures += stopping or is_limit(error)

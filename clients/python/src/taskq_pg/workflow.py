@@ -140,7 +140,7 @@ class Context(Steps):
             try:
                 return self.task.app.query(*statement)
             except (psycopg.Error, OSError) as error:
-                failures = self._again(error, failures, delay)
+                failures = self._again(statement, error, failures, delay)
             self.task.lost.wait(delay)
         raise AssertionError  # delays() has no end
 
@@ -264,7 +264,7 @@ class AsyncContext(Steps):
             try:
                 return await self.task.app.query_async(*statement)
             except (psycopg.Error, OSError) as error:
-                failures = self._again(error, failures, delay)
+                failures = self._again(statement, error, failures, delay)
             await asyncio.sleep(delay)
         raise AssertionError  # delays() has no end
 
