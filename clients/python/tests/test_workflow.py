@@ -639,7 +639,7 @@ def test_what_a_workflow_waits_for_may_have_been_removed(taskq_app: App) -> None
 def test_children_are_inserted_once_whatever_becomes_of_the_answer(
     taskq_app: App, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A child that has ended and is removed before the workflow is entered again is missing, and not performed twice."""
+    """A child that has ended and is removed before the next entry is missing, and not performed twice."""
     performed, lost = [], []
     query, query_async = taskq_app.query, taskq_app.query_async
 

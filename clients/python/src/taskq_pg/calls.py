@@ -18,7 +18,8 @@ _COLUMNS = """task_id, token::text, action, body, num_tries, num_failures, actio
               metadata, results"""
 # The limit is set by the statement that it is for, in its transaction: PgBouncer may stand in between.
 _ACTOR = "CASE WHEN set_config('lock_timeout', %s, true) IS NOT NULL THEN %s END"
-# A transaction_timeout, which PostgreSQL has from version 17 on, would end the session that sleeps for longer. NULL is no sleep.
+# A transaction_timeout, which PostgreSQL has from version 17 on, would end a session that sleeps for longer. NULL is no
+# sleep.
 _SLEEP = """(SELECT least(wait, nullif(current_setting('transaction_timeout', true)::interval, '0') / 2)
                FROM (SELECT %s::text::interval AS wait) AS asked WHERE wait IS NOT NULL)"""
 _EXTEND = f"""SELECT owned FROM taskq.extend_tasks_ownership({_ACTOR}, %s::text[], %s::text[]::uuid[],
