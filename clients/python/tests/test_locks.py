@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 import taskq_pg as taskq
-from conftest import column, conninfo, register_open, state, until, working
+from conftest import TransactionTimeout, column, conninfo, register_open, state, until, working
 from taskq_pg import App
 from taskq_pg.link import Link
 
@@ -58,7 +58,7 @@ def test_a_locked_task_holds_up_no_other_return(taskq_app: App) -> None:
     [
         (psycopg.errors.QueryCanceled("canceling statement due to statement timeout"), False, "scheduled"),
         (psycopg.errors.QueryCanceled("canceling statement due to statement timeout"), True, "in-progress"),
-        (psycopg.errors.TransactionTimeout("terminating connection due to transaction timeout"), False, "scheduled"),
+        (TransactionTimeout("terminating connection due to transaction timeout"), False, "scheduled"),
         (psycopg.errors.ProgramLimitExceeded("string too long to represent as jsonb string"), False, "aborted"),
     ],
 )

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from conftest import Server, column, conninfo, state, until, working
+from conftest import Server, TransactionTimeout, column, conninfo, state, until, working
 from taskq_pg import App
 from taskq_pg.link import Link
 
@@ -69,7 +69,7 @@ def test_a_claim_that_a_transaction_timeout_has_ended(
         if "taskq.own_tasks" in query and len(ended) < 2:
             ended.append(query)
             connection.close()
-            raise psycopg.errors.TransactionTimeout("terminating connection due to transaction timeout")
+            raise TransactionTimeout("terminating connection due to transaction timeout")
         return execute(connection, query, arguments)
 
     monkeypatch.setattr(Link, "_execute", staticmethod(end))
