@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from taskq_pg import App, Task
@@ -18,6 +19,12 @@ pytest_plugins = ["pytester"]
 
 TESTS = Path(__file__).parent
 REPOSITORY = TESTS.parents[2]
+
+
+class TransactionTimeout(psycopg.InternalError):
+    """As the server of PostgreSQL 17 says it; psycopg 3.2.2 has no class for it."""
+
+    sqlstate = "25P04"
 
 
 def until(condition: Callable[[], object], seconds: float = 60) -> None:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 import pytest
 import typing_extensions
@@ -20,6 +20,7 @@ else:
 
 A = TypeVar("A")
 B = TypeVar("B")
+Ts = TypeVarTuple("Ts")
 
 
 @dataclass
@@ -37,6 +38,8 @@ Name = TypeAliasType("Name", str)
 Names = TypeAliasType("Names", list[Name])
 Swapped = TypeAliasType("Swapped", dict[B, list[A]], type_params=(A, B))
 Same = TypeAliasType("Same", A, type_params=(A,))
+Row = TypeAliasType("Row", tuple[A, *Ts], type_params=(A, Ts))
+Kept = TypeAliasType("Kept", dict[A, tuple[*Ts, B]], type_params=(A, Ts, B))
 Other = typing_extensions.TypeAliasType("Other", int)
 
 
@@ -49,6 +52,9 @@ Other = typing_extensions.TypeAliasType("Other", int)
         ('["5"]', Names, ["5"]),
         ('{"5": ["6"]}', Swapped[str, int], {5: ["6"]}),
         ("[5]", Same[list[Uid]], [5]),
+        ('["5", 6, null]', Row[str, int, None], ("5", 6, None)),
+        ('["5"]', Row[str], ("5",)),
+        ('{"5": [6, "7", null]}', Kept[int, int, str, None], {5: (6, "7", None)}),
         ("5", Other, 5),
         ('{"x": 1}', TypeAliasType("F", Flat) | TypeAliasType("P", Point), Point(1)),
     ],

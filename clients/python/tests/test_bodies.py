@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pydantic
 import pytest
+import typing_extensions
 
 from taskq_pg import App, BodyError, Context, Outcome, Task
 from taskq_pg.bodies import body_text, convert, dumps, dumps_again, read_body
@@ -37,6 +38,11 @@ class Shape:
 class Options(TypedDict):
     name: str
     size: NotRequired[int]
+
+
+class Fixed(typing_extensions.TypedDict):
+    id: typing_extensions.ReadOnly[int]
+    at: typing_extensions.ReadOnly[NotRequired[date]]
 
 
 class Order(pydantic.BaseModel):
@@ -66,6 +72,8 @@ class Computed(pydantic.BaseModel):
 VALUES = [
     (Shape([Point(1, 2.5), Point(3)], Colour.RED, {"a"}), Shape),
     ({"name": "a", "size": 3}, Options),
+    ({"id": 3, "at": date(2030, 1, 2)}, Fixed),
+    ({"id": 3}, Bare | Fixed),
     (Order(id=1, at=datetime(2030, 1, 2, tzinfo=UTC)), Order),
     ([Order(id=1, at=datetime(2030, 1, 2, tzinfo=UTC))], list[Order]),
     ({"a": Point(1)}, dict[str, Point]),

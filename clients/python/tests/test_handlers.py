@@ -150,6 +150,18 @@ def test_a_task_of_a_coroutine_that_exits(taskq_app: App, error: BaseException) 
     assert (state(taskq_app, "slow"), column(taskq_app, "slow", "num_tries")) == ("completed", 1)
 
 
+def test_a_handler_that_stops_the_loop(taskq_app: App) -> None:
+    @taskq_app.task("stop", max_tries=1)
+    async def stop() -> str:
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0.1)
+        return "went on"
+
+    taskq_app.insert_many("stop", [None] * 2, ids=["a", "b"])
+    taskq_app.work(until_idle=True, concurrency=1)
+    assert [column(taskq_app, i, "result") for i in "ab"] == ["went on"] * 2
+
+
 def test_a_worker_that_is_cancelled_twice_leaves_nothing_behind(taskq_app: App) -> None:
     begun = threading.Event()
 

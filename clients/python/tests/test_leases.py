@@ -54,6 +54,54 @@ def test_a_task_that_is_cancelled_is_lost_to_its_handler(taskq_app: App, caplog:
     assert [column(taskq_app, i, "status") for i in "cf"] == ["cancelled"] * 2
 
 
+@pytest.mark.parametrize("kind", ["coroutine", "awaitable"])
+def test_a_lost_coroutine_is_cancelled_once(taskq_app: App, kind: str) -> None:
+    """What it does about that takes longer than it is from heartbeat to heartbeat."""
+    ended = []
+
+    async def work(task: taskq.Task) -> None:
+        try:
+            taskq_app.query("SELECT taskq.cancel_tasks(ARRAY[%s])", [task.id])
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(1)
+            ended.append("cleaned up")
+
+    if kind == "coroutine":
+
+        @taskq_app.task("work", lease="0.6 seconds")
+        async def coroutine(body: None, task: taskq.Task) -> None:
+            await work(task)
+
+    else:
+        taskq_app.task("work", lease="0.6 seconds")(lambda body, task: work(task))
+    taskq_app.insert("work")
+    taskq_app.work(until_idle=True)
+    assert ended == ["cleaned up"]
+
+
+def test_a_function_that_is_lost_before_it_returns_an_awaitable(taskq_app: App) -> None:
+    ended = []
+
+    async def rest() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(1)
+            ended.append("cleaned up")
+
+    @taskq_app.task("work", lease="0.6 seconds")
+    def function(body: None, task: taskq.Task) -> object:
+        taskq_app.query("SELECT taskq.cancel_tasks(ARRAY[%s])", [task.id])
+        task.lost.wait()
+        time.sleep(0.1)  # the loop has been told by then
+        return rest()
+
+    taskq_app.insert("work")
+    taskq_app.work(until_idle=True)
+    assert ended == ["cleaned up"]
+
+
 def test_a_return_that_comes_too_late_is_logged(taskq_app: App, caplog: pytest.LogCaptureFixture) -> None:
     go = threading.Event()
 

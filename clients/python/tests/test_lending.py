@@ -14,6 +14,7 @@ from taskq_pg import App
 
 LOOK = "SELECT current_setting('search_path'), '[1]'::jsonb, to_regclass('pg_temp.kept') IS NULL, pg_backend_pid()"
 CHANGES = ["SET search_path TO nowhere", "SET ROLE pg_monitor", "CREATE TEMP TABLE kept ()", "LISTEN something"]
+NOTICE = "DO $$BEGIN RAISE NOTICE 'told'; END$$"
 UNCHANGED = ["tuple", '"$user", public', [1], True]
 
 
@@ -79,6 +80,56 @@ def test_settings_end_with_the_step(taskq_app: App, kind: str) -> None:
     first, *found, second = column(taskq_app, "w", "result")
     assert found == UNCHANGED
     assert first == second, "the connection is kept"
+
+
+@pytest.mark.parametrize("kind", ["function", "coroutine"])
+def test_handlers_and_statements_of_a_step_end_with_it(taskq_app: App, kind: str) -> None:
+    """Else what one step is told of would be told to another, and its name be taken."""
+    heard = []
+
+    def notices(connection: psycopg.Connection) -> None:
+        connection.add_notice_handler(lambda notice: heard.append(notice.message_primary))
+        connection.add_notify_handler(heard.append)
+
+    def notify(connection: psycopg.Connection) -> None:
+        connection.execute("LISTEN something").connection.execute("NOTIFY something").connection.execute(NOTICE)
+
+    def prepare(connection: psycopg.Connection) -> None:
+        connection.execute("PREPARE mine AS SELECT 1")
+
+    async def notices_async(connection: psycopg.AsyncConnection) -> None:
+        notices(connection)
+
+    async def notify_async(connection: psycopg.AsyncConnection) -> None:
+        for statement in ("LISTEN something", "NOTIFY something", NOTICE):
+            await connection.execute(statement)
+
+    async def prepare_async(connection: psycopg.AsyncConnection) -> None:
+        await connection.execute("PREPARE mine AS SELECT 1")
+
+    if kind == "function":
+
+        @taskq_app.workflow("w")
+        def workflow(ctx: taskq.Context) -> None:
+            for name, function in (("a", notices), ("b", notify), ("c", prepare), ("d", prepare)):
+                ctx.transaction(name, function)
+
+    else:
+
+        @taskq_app.workflow("w")
+        async def workflow_async(ctx: taskq.AsyncContext) -> None:
+            for name, function in (
+                ("a", notices_async),
+                ("b", notify_async),
+                ("c", prepare_async),
+                ("d", prepare_async),
+            ):
+                await ctx.transaction(name, function)
+
+    taskq_app.insert("w", id="w", max_tries=1)
+    taskq_app.work(until_idle=True)
+    assert column(taskq_app, "w", "status") is None
+    assert heard == []
 
 
 def connecting(app: App) -> Callable[[], psycopg.Connection]:

@@ -75,3 +75,33 @@ def test_a_call_that_fails_while_the_worker_stops_gives_the_task_back(
             taskq_app.stop()
             until(lambda: not thread.is_alive(), 30)
     assert (state(taskq_app, "w"), column(taskq_app, "w", "num_tries")) == ("ready", 0)
+
+
+@pytest.mark.parametrize("kind", ["step", "transaction", "map", "async step", "async map"])
+def test_what_is_too_large_for_a_message_is_not_sent(
+    taskq_app: App, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server would hang up on it, each time that the call is made again."""
+    monkeypatch.setattr("taskq_pg.bodies.LONGEST", 1000, raising=False)
+
+    if kind.startswith("async"):
+
+        @taskq_app.workflow("w")
+        async def workflow(ctx: taskq.AsyncContext) -> None:
+            await (ctx.map("s", "child", ["x" * 1000]) if kind == "async map" else ctx.step("s", lambda: "x" * 1000))
+
+    else:
+
+        @taskq_app.workflow("w")
+        def workflow(ctx: taskq.Context) -> None:
+            if kind == "map":
+                ctx.map("s", "child", ["x" * 1000])
+            elif kind == "step":
+                ctx.step("s", lambda: "x" * 1000)
+            else:
+                ctx.transaction("s", lambda _: "x" * 1000)
+
+    taskq_app.insert("w", id="w", max_tries=1)
+    taskq_app.work(until_idle=True)
+    what = 'what "s" inserts' if "map" in kind else 'the result of step "s"'
+    assert column(taskq_app, "w", "status") == f"ValueError: {what} is too large"

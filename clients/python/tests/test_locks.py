@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 import taskq_pg as taskq
-from conftest import column, conninfo, register_open, state, until, working
+from conftest import TransactionTimeout, column, conninfo, register_open, state, until, working
 from taskq_pg import App
 from taskq_pg.link import Link
 
@@ -58,6 +58,7 @@ def test_a_locked_task_holds_up_no_other_return(taskq_app: App) -> None:
     [
         (psycopg.errors.QueryCanceled("canceling statement due to statement timeout"), False, "scheduled"),
         (psycopg.errors.QueryCanceled("canceling statement due to statement timeout"), True, "in-progress"),
+        (TransactionTimeout("terminating connection due to transaction timeout"), False, "scheduled"),
         (psycopg.errors.ProgramLimitExceeded("string too long to represent as jsonb string"), False, "aborted"),
     ],
 )
@@ -81,6 +82,34 @@ def test_a_return_that_always_fails_is_given_up(
     assert state(taskq_app, "big") == ended
     if ended != "in-progress":
         assert str(column(taskq_app, "big", "status")).startswith("its return was refused: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "times", "ended"),
+    [
+        ("could not open relation with OID 16384", 3, "completed"),
+        ("could not open relation with OID 16384", 5, "scheduled"),
+        ("invalid memory alloc request size 1073741824", 1, "scheduled"),
+    ],
+)
+def test_a_return_that_meets_an_internal_error(
+    taskq_app: App, monkeypatch: pytest.MonkeyPatch, text: str, times: int, ended: str
+) -> None:
+    """It is made again with its result, which may go through then."""
+    call, failed = Link.call, []
+
+    def fail(self, query, arguments):
+        if any(isinstance(a, str) and "the result" in a for a in arguments) and len(failed) < times:
+            failed.append(query)
+            raise psycopg.errors.InternalError_(text)
+        return call(self, query, arguments)
+
+    monkeypatch.setattr(Link, "call", fail)
+    taskq_app.task("work", backoff={"kind": "fixed", "initial": "1 hour"})(lambda: "the result")
+    taskq_app.insert("work", id="w", max_tries=2)
+    taskq_app.work(until_idle=True)
+    assert len(failed) == times
+    assert state(taskq_app, "w") == ended
 
 
 @pytest.mark.parametrize("kind", ["short", "long"])

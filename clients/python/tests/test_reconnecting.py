@@ -2,12 +2,15 @@
 
 import threading
 import time
+from collections.abc import Sequence
 
 import psycopg
+import pytest
 from psycopg import sql
 
-from conftest import Server, column, conninfo, state, until, working
+from conftest import Server, TransactionTimeout, column, conninfo, state, until, working
 from taskq_pg import App
+from taskq_pg.link import Link
 
 
 def terminate(app: App) -> None:
@@ -40,6 +43,41 @@ def test_connections_are_cut_again_and_again(taskq_app: App) -> None:
 def settled(app: App, query: str) -> int:
     rows = app.query(query)
     return rows[0][0] if rows else 0
+
+
+def test_a_transaction_timeout(taskq_app: App, caplog: pytest.LogCaptureFixture) -> None:
+    """A claim does not sleep for so long."""
+    with psycopg.connect(conninfo(taskq_app), autocommit=True) as connection:
+        if connection.info.server_version < 170000:
+            pytest.skip("this server has no transaction_timeout")
+        connection.execute(f"ALTER DATABASE {connection.info.dbname} SET transaction_timeout = '1s'")
+    with App(conninfo(taskq_app)) as app:
+        app.task("work")(lambda: "done")
+        with working(app):
+            time.sleep(4)
+            app.insert("work", id="w")
+            until(lambda: state(app, "w") == "completed")
+    assert "transaction timeout" not in caplog.text
+
+
+def test_a_claim_that_a_transaction_timeout_has_ended(
+    taskq_app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    execute, ended = Link._execute, []
+
+    def end(connection: psycopg.Connection, query: str, arguments: Sequence[object]) -> object:
+        if "taskq.own_tasks" in query and len(ended) < 2:
+            ended.append(query)
+            connection.close()
+            raise TransactionTimeout("terminating connection due to transaction timeout")
+        return execute(connection, query, arguments)
+
+    monkeypatch.setattr(Link, "_execute", staticmethod(end))
+    taskq_app.task("work")(lambda: "done")
+    taskq_app.insert("work", id="w")
+    with working(taskq_app):
+        until(lambda: state(taskq_app, "w") == "completed")
+    assert caplog.text.count("no claim, again in") == 2
 
 
 def test_a_restart_of_the_server(own_app: App, server: Server) -> None:

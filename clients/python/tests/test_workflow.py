@@ -1,5 +1,6 @@
 """Durable functions: what is saved is not done again, and waiting holds nothing."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -499,6 +500,71 @@ def test_a_workflow_that_is_lost_ends_at_its_next_step(taskq_app: App) -> None:
     assert column(taskq_app, "o", "status") == "cancelled"
 
 
+@pytest.mark.parametrize("kind", ["function", "statements", "coroutine", "async statements"])
+def test_the_void_token_of_another_task_is_no_loss_of_the_workflow(taskq_app: App, kind: str) -> None:
+    """The try fails at once, and says why, instead of with the end of its lease."""
+    query = "SELECT taskq.return_task('another', gen_random_uuid())"
+
+    async def finish(connection: psycopg.AsyncConnection) -> None:
+        await connection.execute(query)
+
+    if kind in ("function", "statements"):
+
+        @taskq_app.workflow("w")
+        def workflow(ctx: taskq.Context) -> None:
+            if kind == "function":
+                ctx.transaction("finish", lambda connection: connection.execute(query) and None)
+            else:
+                with ctx.transaction("finish") as statements:
+                    statements.execute(query)
+
+    else:
+
+        @taskq_app.workflow("w")
+        async def workflow_async(ctx: taskq.AsyncContext) -> None:
+            if kind == "coroutine":
+                await ctx.transaction("finish", finish)
+            else:
+                async with ctx.transaction("finish") as statements:
+                    await statements.execute(query)
+
+    taskq_app.insert("signal", id="another")
+    taskq_app.insert("w", id="w", max_tries=1)
+    taskq_app.work(until_idle=True)
+    assert state(taskq_app, "w") == "aborted"
+    assert "another" in str(column(taskq_app, "w", "status"))
+
+
+@pytest.mark.parametrize("kind", ["function", "coroutine"])
+def test_a_workflow_that_is_lost_in_a_transaction_writes_nothing(
+    taskq_app: App, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with taskq_app.connections.use() as connection:
+        connection.execute("CREATE TABLE stock AS SELECT 10 AS n")
+
+    def book(connection: psycopg.Connection) -> None:
+        connection.execute("UPDATE stock SET n = 0")
+        taskq_app.query("SELECT taskq.cancel_tasks('{w}')")
+
+    async def book_async(connection: psycopg.AsyncConnection) -> None:
+        await connection.execute("UPDATE stock SET n = 0")
+        taskq_app.query("SELECT taskq.cancel_tasks('{w}')")
+
+    if kind == "function":
+        taskq_app.workflow("w")(lambda ctx: ctx.transaction("book", book))
+    else:
+
+        @taskq_app.workflow("w")
+        async def workflow(ctx: taskq.AsyncContext) -> None:
+            await ctx.transaction("book", book_async)
+
+    taskq_app.insert("w", id="w")
+    drain(taskq_app)
+    assert taskq_app.query("SELECT n FROM stock") == [(10,)]
+    assert column(taskq_app, "w", "status") == "cancelled"
+    assert "failed on try" not in caplog.text, "it is lost, and has not failed"
+
+
 def test_an_except_does_not_swallow_a_wait(taskq_app: App) -> None:
     @taskq_app.workflow("order")
     def order(ctx: taskq.Context) -> str:
@@ -567,6 +633,49 @@ def test_what_a_workflow_waits_for_may_have_been_removed(taskq_app: App) -> None
     taskq_app.work(until_idle=True)
     assert state(taskq_app, "s") == "aborted"
     assert "s/all/0" in str(column(taskq_app, "s", "status"))
+
+
+@pytest.mark.parametrize("kind", ["function", "coroutine"])
+def test_children_are_inserted_once_whatever_becomes_of_the_answer(
+    taskq_app: App, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child that has ended and is removed before the next entry is missing, and not performed twice."""
+    performed, lost = [], []
+    query, query_async = taskq_app.query, taskq_app.query_async
+
+    def lose(statement: str) -> None:
+        if "insert_tasks_report" in statement and not lost:
+            lost.append(statement)
+            until(lambda: performed and not inserted(taskq_app, "child"))
+            raise psycopg.OperationalError("the answer is lost")
+
+    def losing(statement: str, arguments: Any = ()) -> Any:
+        rows = query(statement, arguments)
+        lose(statement)
+        return rows
+
+    async def losing_async(statement: str, arguments: Any = ()) -> Any:
+        rows = await query_async(statement, arguments)
+        await asyncio.to_thread(lose, statement)
+        return rows
+
+    taskq_app.task("child", retention="0 seconds")(lambda n: performed.append(n))
+    if kind == "function":
+        taskq_app.workflow("w")(lambda ctx: ctx.map("m", "child", [1]))
+    else:
+
+        @taskq_app.workflow("w")
+        async def workflow(ctx: taskq.AsyncContext) -> list:
+            return await ctx.map("m", "child", [1])
+
+    taskq_app.insert("w", id="w", max_tries=1)
+    monkeypatch.setattr(taskq_app, "query", losing)
+    monkeypatch.setattr(taskq_app, "query_async", losing_async)
+    with working(taskq_app):
+        until(lambda: state(taskq_app, "w") in ("aborted", "completed"))
+    assert performed == [1]
+    assert steps(taskq_app, "w") == ["m:tasks"]
+    assert "w/m/0/" in str(column(taskq_app, "w", "status"))
 
 
 def test_a_worker_that_waits_holds_nothing(taskq_app: App) -> None:

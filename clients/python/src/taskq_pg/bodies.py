@@ -33,6 +33,17 @@ _FROM_TEXT: dict[type, Any] = {
 }
 
 
+# PostgreSQL takes no message of a gigabyte: it hangs up, and so it would each time that the call is made again.
+LONGEST = 1_000_000_000
+
+
+def bounded(text: str, what: str = "it") -> str:
+    """Return JSON text; ``ValueError`` if it is too large to be sent. ASCII as it is, each character is a byte."""
+    if len(text) > LONGEST:
+        raise ValueError(f"{what} is too large")
+    return text
+
+
 def dumps(value: Any) -> str:
     """Return the value as JSON text. ``TypeError`` or ``ValueError`` if it is none."""
     return json.dumps(value, default=_plain, allow_nan=False)
@@ -120,13 +131,24 @@ def unalias(annotation: Any) -> Any:
     """Return what an alias, ``type Uid = int`` or ``type Pair[T] = tuple[T, T]``, stands for."""
     # By name: typing has the class from Python 3.12 on, and typing_extensions one of its own.
     while type(alias := get_origin(annotation) or annotation).__name__ == "TypeAliasType":
-        given = dict(zip(alias.__type_params__, get_args(annotation), strict=False))
+        given = _given(alias.__type_params__, get_args(annotation))
         annotation = alias.__value__
         if isinstance(annotation, typing.TypeVar):
-            annotation = given.get(annotation, Any)
+            [annotation] = given.get(annotation, [Any])
         elif given and (parameters := getattr(annotation, "__parameters__", ())):
-            annotation = annotation[tuple(given.get(parameter, Any) for parameter in parameters)]
+            annotation = annotation[tuple(one for parameter in parameters for one in given.get(parameter, [Any]))]
     return annotation
+
+
+def _given(parameters: abc.Sequence[Any], arguments: abc.Sequence[Any]) -> dict[Any, abc.Sequence[Any]]:
+    """Tell what stands for each parameter: of one like ``*Ts`` all that the others leave."""
+    given: dict[Any, abc.Sequence[Any]] = {}
+    many = max(0, len(arguments) - len(parameters) + 1)
+    for parameter in parameters if arguments else ():
+        is_many = type(parameter).__name__ == "TypeVarTuple"
+        taken = arguments[:many] if is_many else arguments[:1] or [Any]
+        given[parameter], arguments = taken, arguments[len(taken) :]
+    return given
 
 
 def _kinds(annotation: Any) -> list[Any]:
@@ -152,10 +174,12 @@ def convert(value: Any, annotation: Any, where: str = "the body") -> Any:
         return _pydantic(value, annotation, where)
     if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
         return _dataclass(value, annotation, where)
-    if typing.is_typeddict(annotation):
+    if _is_typed_dict(annotation):
         return _typed_dict(value, annotation, where)
     origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin in (typing.Annotated, typing.Required, typing.NotRequired, typing.Final):
+    # The last one by name: typing has it from Python 3.13 on.
+    only = origin in (typing.Annotated, typing.Required, typing.NotRequired, typing.Final)
+    if only or getattr(origin, "_name", None) == "ReadOnly":
         return convert(value, arguments[0], where)
     if origin in (Union, types.UnionType):
         return _union(value, arguments, where)
@@ -250,7 +274,7 @@ def _unknown(value: Any, kind: Any) -> int:
         return 0
     if dataclasses.is_dataclass(kind):
         return len(value.keys() - {field.name for field in dataclasses.fields(kind)})
-    return len(value.keys() - kind.__annotations__.keys()) if typing.is_typeddict(kind) else 0
+    return len(value.keys() - kind.__annotations__.keys()) if _is_typed_dict(kind) else 0
 
 
 def _dataclass(value: Any, annotation: type, where: str) -> Any:
@@ -270,6 +294,11 @@ def _dataclass(value: Any, annotation: type, where: str) -> Any:
     except (TypeError, ValueError) as error:
         # A check of the class itself, in __post_init__.
         raise BodyError(f"{where}: {error}") from error
+
+
+def _is_typed_dict(kind: Any) -> bool:
+    # By name: typing_extensions has a class of its own where it adds something to that of typing.
+    return type(kind).__name__ == "_TypedDictMeta"
 
 
 def _typed_dict(value: Any, annotation: Any, where: str) -> Any:

@@ -18,6 +18,10 @@ _COLUMNS = """task_id, token::text, action, body, num_tries, num_failures, actio
               metadata, results"""
 # The limit is set by the statement that it is for, in its transaction: PgBouncer may stand in between.
 _ACTOR = "CASE WHEN set_config('lock_timeout', %s, true) IS NOT NULL THEN %s END"
+# A transaction_timeout, which PostgreSQL has from version 17 on, would end a session that sleeps for longer. NULL is no
+# sleep.
+_SLEEP = """(SELECT least(wait, nullif(current_setting('transaction_timeout', true)::interval, '0') / 2)
+               FROM (SELECT %s::text::interval AS wait) AS asked WHERE wait IS NOT NULL)"""
 _EXTEND = f"""SELECT owned FROM taskq.extend_tasks_ownership({_ACTOR}, %s::text[], %s::text[]::uuid[],
                                                              %s::text::interval)"""
 
@@ -36,7 +40,7 @@ class Calls:
         steps, argument = ("steps", ", with_steps => true") if with_steps else ("NULL", "")
         self._own: LiteralString = f"""SELECT {_COLUMNS}, {steps}
                           FROM taskq.own_tasks(%s, %s, %s::text[], %s::text::interval,
-                                               wait => %s::text::interval, with_results => %s{argument})"""
+                                               wait => {_SLEEP}, with_results => %s{argument})"""
         self._give: LiteralString = f"""SELECT {_COLUMNS}, {steps}, sqlstate
                            FROM taskq.return_and_own_tasks({_ACTOR}, %s::text::jsonb, %s, %s::text[],
                                                            %s::text::interval, with_results => %s{argument})"""

@@ -33,9 +33,10 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-# DISCARD ALL without DEALLOCATE: psycopg knows which statements it has prepared, and that is no setting.
+# DISCARD ALL without DEALLOCATE: psycopg knows which statements it has prepared, and that is no setting. The last row
+# tells whether the program has prepared some by itself.
 _RESET = """CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();
-            DISCARD TEMP; DISCARD SEQUENCES"""
+            DISCARD TEMP; DISCARD SEQUENCES; SELECT EXISTS (SELECT FROM pg_prepared_statements WHERE from_sql)"""
 
 # Those of this process, for a process that is forked from it.
 _all: weakref.WeakSet[Connections] = weakref.WeakSet()
@@ -116,7 +117,11 @@ class Connections:
             if self._resets(connection):
                 connection.cursor_factory = psycopg.Cursor
                 try:
-                    connection.execute(_RESET)
+                    cursor = connection.execute(_RESET)
+                    while cursor.nextset():
+                        pass
+                    if cursor.fetchone() != (False,):
+                        connection.close()
                 except BaseException as error:
                     connection.close()
                     if not isinstance(error, psycopg.Error):
@@ -136,7 +141,11 @@ class Connections:
             if self._resets(connection):
                 connection.cursor_factory = psycopg.AsyncCursor
                 try:
-                    await connection.execute(_RESET)
+                    cursor = await connection.execute(_RESET)
+                    while cursor.nextset():
+                        pass
+                    if await cursor.fetchone() != (False,):
+                        await connection.close()
                 except BaseException as error:
                     await connection.close()
                     if not isinstance(error, psycopg.Error):
@@ -152,7 +161,10 @@ class Connections:
             return False
         connection.row_factory = tuple_row
         connection.prepare_threshold = None
-        connection._adapters = None  # made anew when needed; psycopg has no public way
+        # psycopg has no public way to forget these; the adapters are made anew when needed.
+        connection._adapters = None
+        connection._notice_handlers.clear()
+        connection._notify_handlers.clear()
         return True
 
     def close(self) -> None:

@@ -40,12 +40,15 @@ def is_lost(error: Exception) -> bool:
 
 def is_transient(error: Exception) -> bool:
     """Tell whether the same call may work now: a deadlock or serialization failure, or a limit of the server's."""
-    return isinstance(error, psycopg.Error) and (error.sqlstate or "")[:2] in ("40", "53", "55", "57", "58")
+    return is_limit(error) or (
+        isinstance(error, psycopg.Error) and (error.sqlstate or "")[:2] in ("40", "53", "55", "57", "58")
+    )
 
 
 def is_limit(error: Exception) -> bool:
     """Tell whether a limit of the server's has ended the call: a time-out, or its memory. The call may be too large."""
-    return isinstance(error, psycopg.Error) and error.sqlstate in ("57014", "53200")
+    # 25P04 is the transaction_timeout, which ends the session as well: psycopg finds it closed.
+    return isinstance(error, psycopg.Error) and error.sqlstate in ("57014", "25P04", "53200")
 
 
 class Link:

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from . import tracing
-from .bodies import dumps
+from .bodies import bounded, dumps
 from .durations import interval
 from .errors import Leave, Lost, Reject, Retry, Suspend
 from .handlers import Handler
@@ -31,7 +31,6 @@ GIVEN_BACK = {"status_code": "pending", "status": "given back by a worker that s
 _ROLLED_BACK = {"status_code": "pending", "status": "the transaction that completed it was rolled back"}
 
 _LONGEST_STATUS = 4000
-_LONGEST_RETURN = 1_000_000_000
 
 
 class Performance:
@@ -60,8 +59,9 @@ class Performance:
         self._loop = loop
 
     def is_due(self, slack: float) -> bool:
-        """Tell whether a third of the lease has passed, or will have in less than this time."""
-        return time.monotonic() - self.extended_at >= self.handler.lease / 3 - slack
+        """Tell whether a third of the lease has passed, or will have in less than this time. A lost one has none."""
+        passed = time.monotonic() - self.extended_at
+        return not self.task.lost.is_set() and passed >= self.handler.lease / 3 - slack
 
     def run(self) -> None:
         """Perform the task in this thread."""
@@ -157,7 +157,13 @@ class Performance:
         """Await on the loop what a plain function has returned, as a decorator around a coroutine function does."""
 
         async def settle() -> tuple[Any, BaseException | None]:
-            self._future = asyncio.current_task()
+            future = asyncio.current_task()
+            assert future is not None  # noqa: S101
+            if self.task.lost.is_set():
+                # Once: the second time would cut its clean-up.
+                future.cancel()
+            else:
+                self._future = future
             try:
                 return await value, None
             except BaseException as raised:
@@ -236,10 +242,7 @@ class Performance:
         return {"status_code": "pending", "status": printable(f"{name}: {text}" if text else name)}
 
     def _json(self, outcome: dict[str, Any]) -> str:
-        text = dumps({"task_id": self.task.id, "token": self.task.token, **outcome})
-        if len(text) > _LONGEST_RETURN:
-            raise ValueError("it is too large")
-        return text
+        return bounded(dumps({"task_id": self.task.id, "token": self.task.token, **outcome}))
 
 
 def _name(error: BaseException) -> str:

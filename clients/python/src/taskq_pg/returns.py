@@ -21,7 +21,7 @@ _PATIENCE = 1.0
 _PATIENCE_ALONE = 0.05
 _LONGEST_PATIENCE_ALONE = 0.25
 _LONGEST_DELAY = 10.0
-# A call that meets a limit of the server's so often is too large.
+# A call that meets a limit of the server's, or an internal error, so often is too large, or always meets it.
 _TRIES = 5
 # So much of JSON goes with one call; PostgreSQL takes no message of a gigabyte.
 _MOST_TOGETHER = 200_000_000
@@ -84,11 +84,15 @@ class Returns:
         """Tell whether the return is to be tried again, which may be another one by then."""
         performance.failures += 1
         task_id = performance.task.id
-        if is_transient(error) and (not is_limit(error) or performance.failures % _TRIES):
+        # Some internal errors are over the next time, "could not open relation" for one. That of a result which is too
+        # large is not.
+        internal = error.sqlstate == "XX000" and "invalid memory alloc request size" not in str(error)
+        is_limited = internal or is_limit(error)
+        if (internal or is_transient(error)) and (not is_limited or performance.failures % _TRIES):
             if self.is_late and error.sqlstate == "55P03":
                 log.error("%s: left to its lease, its row is locked: %s", task_id, error)
                 return False
-            longest = 0.5 if self.is_stopping or is_limit(error) else _LONGEST_DELAY
+            longest = 0.5 if self.is_stopping or is_limited else _LONGEST_DELAY
             delay = min(0.1 * 2 ** min(performance.failures, 10), longest) * random.uniform(0.5, 1.5)  # noqa: S311
             log.warning("%s: no return, again in %.1f s: %s", task_id, delay, error)
             performance.again_at = time.monotonic() + delay

@@ -80,9 +80,11 @@ def run_in_new_loop(main: Coroutine[Any, Any, Any], close: Callable[[], Coroutin
 
 def _complete(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any]) -> None:
     task = loop.create_task(coroutine)
+    # Not run_until_complete(), for which a handler that stops the loop is an error.
+    task.add_done_callback(lambda _: loop.stop())
     while not task.done():
         try:
-            loop.run_until_complete(task)
+            loop.run_forever()
         except (SystemExit, KeyboardInterrupt) as error:
             # A task that a handler's coroutine has begun has raised it, and that coroutine is told as well.
             log.error("a task in the loop has raised %s, and the worker goes on", type(error).__name__)

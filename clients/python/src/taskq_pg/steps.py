@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
 import psycopg
 
 from . import borrowed, tracing
-from .bodies import body_text, convert, dumps, dumps_again, unalias
+from .bodies import body_text, bounded, convert, dumps, dumps_again, unalias
 from .durations import Duration, interval
 from .errors import Aborted, Lost, Suspend, TimedOut
 from .keys import SharedKeys, plain
@@ -33,6 +33,8 @@ log = logging.getLogger("taskq_pg")
 
 # A call that meets a limit of the server's so often is too large; and so often a call is made when the worker stops.
 _TRIES = 5
+# Before the next entry of a workflow whose call had no answer: it may get none that time either.
+_PAUSE = "1 second"
 
 T = TypeVar("T")
 Statement = tuple[LiteralString, Sequence[Any]]
@@ -92,6 +94,7 @@ class Steps:
             text = dumps_again(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise TypeError(f'the result of step "{name}" is no JSON: {error}') from error
+        bounded(text, f'the result of step "{name}"')
         if function is not None:
             # Once it is saved, each entry reads it, and none would get further.
             read(json.loads(text), function, name)
@@ -165,7 +168,8 @@ class Steps:
             ids = [self._child(name if is_call else f"{name}/{n}") for n in range(len(texts))]
             shared = {**plain(keys), "action": action, "metadata": tracing.inject(keys.get("metadata"))}
             children = [{**shared, "id": i, "body": text} for i, text in zip(ids, texts, strict=True)]
-            rows = yield _INSERT, [self.task.id, self.task.token, inserted, dumps(children)]
+            text = bounded(dumps(children), f'what "{name}" inserts')
+            rows = yield _INSERT, [self.task.id, self.task.token, inserted, text]
             self._steps[inserted] = rows[0][0]
         # Those that were inserted, whatever the code asks for by now.
         ended = yield from self._wait(name, self._steps.get(inserted) or [], None)
@@ -184,7 +188,7 @@ class Steps:
             raise Suspend(depends_on=[], retry_after=left)
         yield from self._save(name, None)
 
-    def _again(self, error: Exception, failures: int, delay: float) -> int:
+    def _again(self, statement: Statement, error: Exception, failures: int, delay: float) -> int:
         """Return how many failures of the call count by now, if it may be made again; else raise."""
         if isinstance(error, psycopg.Error) and error.sqlstate == "TQ001":
             raise Lost(str(error)) from error
@@ -192,6 +196,11 @@ class Steps:
             raise error
         if self.task.lost.is_set():
             raise Lost(str(error)) from error
+        if is_lost(error) and statement[0] == _INSERT:
+            # It may have been committed. Where retention has removed a child since, a second call would insert that
+            # again; the next entry finds the step, or that there is no child.
+            status = "the answer was lost that tells of its children"
+            raise Suspend(status=status, count_try=False, retry_after=_PAUSE) from error
         # A call that is too large never fits. And what is given back while it is repeated would go on for ever.
         stopping = self.task.stopping.is_set()
         failures += stopping or is_limit(error)

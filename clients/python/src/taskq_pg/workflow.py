@@ -111,19 +111,15 @@ class Context(Steps):
 
     @contextmanager
     def _transaction(self, name: str) -> Iterator[psycopg.Connection[Any]]:
-        with tracing.step(name), self.task.app.connections.lend() as connection:
-            try:
-                with connection.transaction():
-                    yield connection
-            except psycopg.Error as error:
-                if error.sqlstate == "TQ001":
-                    raise Lost(str(error)) from error
-                raise
+        with tracing.step(name), self.task.app.connections.lend() as connection, connection.transaction():
+            yield connection
 
     def _save_in(
         self, connection: psycopg.Connection[Any], name: str, value: Any, function: Callable[..., Any] | None = None
     ) -> None:
-        self._steps[name] = borrowed.execute(connection, *self._saving(name, value, function))[0][0]
+        statement = self._saving(name, value, function)
+        with _losing():
+            self._steps[name] = borrowed.execute(connection, *statement)[0][0]
 
     def _drive(self, calls: Calls[T]) -> T:
         try:
@@ -144,7 +140,7 @@ class Context(Steps):
             try:
                 return self.task.app.query(*statement)
             except (psycopg.Error, OSError) as error:
-                failures = self._again(error, failures, delay)
+                failures = self._again(statement, error, failures, delay)
             self.task.lost.wait(delay)
         raise AssertionError  # delays() has no end
 
@@ -235,14 +231,8 @@ class AsyncContext(Steps):
     @asynccontextmanager
     async def _transaction(self, name: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         with tracing.step(name):
-            async with self.task.app.connections.lend_async() as connection:
-                try:
-                    async with connection.transaction():
-                        yield connection
-                except psycopg.Error as error:
-                    if error.sqlstate == "TQ001":
-                        raise Lost(str(error)) from error
-                    raise
+            async with self.task.app.connections.lend_async() as connection, connection.transaction():
+                yield connection
 
     async def _save_in(
         self,
@@ -251,7 +241,9 @@ class AsyncContext(Steps):
         value: Any,
         function: Callable[..., Any] | None = None,
     ) -> None:
-        self._steps[name] = (await borrowed.execute_async(connection, *self._saving(name, value, function)))[0][0]
+        statement = self._saving(name, value, function)
+        with _losing():
+            self._steps[name] = (await borrowed.execute_async(connection, *statement))[0][0]
 
     async def _drive(self, calls: Calls[T]) -> T:
         try:
@@ -272,7 +264,7 @@ class AsyncContext(Steps):
             try:
                 return await self.task.app.query_async(*statement)
             except (psycopg.Error, OSError) as error:
-                failures = self._again(error, failures, delay)
+                failures = self._again(statement, error, failures, delay)
             await asyncio.sleep(delay)
         raise AssertionError  # delays() has no end
 
@@ -301,6 +293,17 @@ class AsyncStatements:
         """Run a statement, unless the step has been saved."""
         if self._connection is not None:
             await self._connection.execute(_query(query), arguments)
+
+
+@contextmanager
+def _losing() -> Iterator[None]:
+    """Tell that the workflow is lost. A void token in a statement of the program's may be another task's."""
+    try:
+        yield
+    except psycopg.Error as error:
+        if error.sqlstate == "TQ001":
+            raise Lost(str(error)) from error
+        raise
 
 
 def _query(query: str | sql.Composable) -> bytes | sql.Composed | sql.SQL:
