@@ -239,8 +239,8 @@ impl Tasks {
 
     /// The tasks, and what the decision about their unique keys needs of the call.
     fn unique(&mut self) -> (&mut Vec<NewTask>, unique::Call<'_>) {
-        let by_id = self.options.on_conflict == OnConflict::Replace;
-        (&mut self.new, unique::Call { now: self.now, by_id, fates: &mut self.fates })
+        let (by_id, skips) = (self.replaces(), self.options.on_conflict == OnConflict::Skip);
+        (&mut self.new, unique::Call { now: self.now, by_id, skips, fates: &mut self.fates })
     }
 }
 

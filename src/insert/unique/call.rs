@@ -9,6 +9,8 @@ pub(in crate::insert) struct Call<'a> {
     pub(in crate::insert) now: Time,
     /// Tasks with the same ids give way (`replace_tasks`).
     pub(in crate::insert) by_id: bool,
+    /// Tasks whose ids are there are left out (`on_conflict => 'skip'`).
+    pub(in crate::insert) skips: bool,
     /// What becomes of the elements that are not simply inserted; the decision adds to it.
     pub(in crate::insert) fates: &'a mut Fates,
 }

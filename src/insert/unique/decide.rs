@@ -59,7 +59,9 @@ pub(super) fn winners(
                 let other = tasks[&winner.element];
                 match beside(winner, other, unique.on_conflict, key, call.now)? {
                     Beside::Both => {
-                        winner.behind.as_ref().filter(|behind| behind.holds(call.now)).and(holder)
+                        left_out.add(losers.drain(..).map(|loser| tasks[&loser]), &other.id);
+                        let behind = winner.behind.as_ref().map(|behind| behind.task_no);
+                        known.stored().find(|h| Some(h.task_no) == behind && h.holds(call.now))
                     }
                     Beside::Other => {
                         losers.push(*element);
@@ -235,7 +237,7 @@ impl LeftOut {
         if self.left.is_empty() && self.replaced.is_empty() {
             return;
         }
-        if !call.by_id {
+        if call.skips {
             // An element with the id of one that is left out stands for the same.
             for fate in call.fates.values_mut() {
                 if let Fate::Skipped { existing } = fate

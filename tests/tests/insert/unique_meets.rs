@@ -81,6 +81,13 @@ fn the_rules_of_one_array_go_by_the_state_that_a_task_will_be_in() {
     let scheduled = json!({"key": "k", "states": ["scheduled"]});
     let tasks = json!([{"id": "b", "action": "x", "unique_by": scheduled}, another("c"), another("d")]);
     assert_eq!(report(&mut session, tasks), ["b inserted", "c inserted", "c skipped c"]);
+    // What is left out stays so for the sake of the one that had the key then.
+    let completed = json!({"key": "l", "states": ["completed"], "on_conflict": "replace"});
+    let tasks = json!([
+        {"id": "e", "action": "x", "unique_by": "l"}, {"id": "f", "action": "x", "unique_by": completed},
+        {"id": "g", "action": "x", "unique_by": "l"}]);
+    assert_eq!(report(&mut session, tasks), ["f skipped f", "f inserted", "g inserted"]);
+    session.delete(&["f", "g"]).unwrap();
     // Behind one in progress each of them waits.
     session.delete(&["b", "c"]).unwrap();
     session.insert(json!([newest("h")])).unwrap();
