@@ -46,7 +46,6 @@ pub(super) fn winners(
     let mut losers: Vec<usize> = Vec::new();
     // And those that are left out because of a stored task, whose place one that comes later may take.
     let mut behind_holder: Vec<(usize, &str)> = Vec::new();
-    let is_named = |holder: &Holder, task: &NewTask| call.by_id && holder.id == task.id;
     // Where the last one does not hold the key, or gives it up, the one that it came behind may.
     let last = known.holder.as_ref().filter(|holder| holder.holds(call.now) && !(call.by_id && gives_way));
     let holder = last.or(known.behind.as_ref().filter(|behind| behind.holds(call.now)));
@@ -75,26 +74,14 @@ pub(super) fn winners(
                 }
             }
         };
-        match (stored, unique.on_conflict) {
-            (None, _) => winners.push(Winner::of(*element, call.now)),
-            // It takes the place of that one, whatever its key says. If it turns out that another element has the key, so does that.
-            (Some(holder), _) if is_named(holder, task) && holder.state.is_pending() => {
-                let both = unique.on_conflict == OnHeld::Replace;
-                winners.push(in_place_of(holder, *element, task, known, both, call));
-            }
-            (Some(holder), _) if is_named(holder, task) => {
-                winners.push(Winner::behind(holder, *element, call.now))
-            }
-            (Some(holder), OnHeld::Error) => return Err(in_the_way::key_held(&key.0, &key.1, &holder.id)),
-            (Some(holder), OnHeld::Skip) => behind_holder.push((*element, &holder.id)),
-            (Some(holder), OnHeld::Replace) if !holder.state.is_pending() => {
-                winners.push(Winner::behind(holder, *element, call.now));
-            }
-            (Some(holder), OnHeld::Replace) => {
+        match against(stored, *element, task, unique.on_conflict, key, known, call)? {
+            Against::Wins(winner) => winners.push(winner),
+            Against::TakesItsPlace(winner) => {
                 rights::check_replacing()?;
                 losers.extend(behind_holder.drain(..).map(|(element, _)| element));
-                winners.push(in_place_of(holder, *element, task, known, true, call));
+                winners.push(winner);
             }
+            Against::IsLeftOutFor(id) => behind_holder.push((*element, id)),
         }
     }
     for (element, holder) in behind_holder {
@@ -104,6 +91,44 @@ pub(super) fn winners(
         left_out.add(losers.into_iter().map(|loser| tasks[&loser]), &tasks[&winner.element].id);
     }
     Ok(winners)
+}
+
+/// What becomes of an element whose key a stored task holds, or none.
+enum Against<'a> {
+    /// It is inserted.
+    Wins(Winner),
+    /// And what came before it in the call is left out for its sake, not for that of the stored task.
+    TakesItsPlace(Winner),
+    /// It is left out for the sake of the task with this id.
+    IsLeftOutFor(&'a str),
+}
+
+fn against<'a>(
+    holder: Option<&'a Holder>,
+    element: usize,
+    task: &NewTask,
+    on_conflict: OnHeld,
+    key: &Key,
+    known: &Known,
+    call: &Call,
+) -> Result<Against<'a>> {
+    let Some(holder) = holder else { return Ok(Against::Wins(Winner::of(element, call.now))) };
+    let is_pending = holder.state.is_pending();
+    if call.by_id && holder.id == task.id {
+        // It takes the place of that one, whatever its key says. If it turns out that another element has the key, so does that.
+        return Ok(Against::Wins(match is_pending {
+            true => in_place_of(holder, element, task, known, on_conflict == OnHeld::Replace, call),
+            false => Winner::behind(holder, element, call.now),
+        }));
+    }
+    match on_conflict {
+        OnHeld::Error => Err(in_the_way::key_held(&key.0, &key.1, &holder.id)),
+        OnHeld::Skip => Ok(Against::IsLeftOutFor(&holder.id)),
+        OnHeld::Replace if is_pending => {
+            Ok(Against::TakesItsPlace(in_place_of(holder, element, task, known, true, call)))
+        }
+        OnHeld::Replace => Ok(Against::Wins(Winner::behind(holder, element, call.now))),
+    }
 }
 
 /// Which of two elements with one key are inserted.
