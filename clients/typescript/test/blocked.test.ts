@@ -72,7 +72,7 @@ describe("a worker whose app waits", () => {
     let inserting = "";
     await taking(ids, async () => {
       [inserting = ""] = await database.app().insertMany("inserts", [null]);
-      await untilWaiting(2); // its connection, and the spare one
+      await untilWaiting(3); // its connection, and a spare one each
       for (let n = 0; n < 20; n++) {
         const [id = ""] = await database.app().insertMany("quick", [null]);
         await database.until(id, "completed");
@@ -146,6 +146,45 @@ describe("a worker whose app waits", () => {
     way.close();
   });
 
+  test("goes on when insertions wait for its handler's transaction, and the handler reports", async () => {
+    const app = database.app({ query_timeout: 20_000 });
+    const ids = ["h1", "h2", "h3"];
+    let inserting: Promise<string | null>[] = [];
+    app.task("reports", async (_, task) => {
+      await taking(ids, async () => {
+        inserting = insertEach(app, ids);
+        await task.report({ status: "half" });
+      });
+    });
+    await app.insert("reports");
+    await app.work({ untilIdle: true });
+    assert.deepEqual(await Promise.all(inserting), ids);
+  });
+
+  test("saves a step when its connection is free, though another insertion waits", async () => {
+    const app = database.app({ query_timeout: 20_000 });
+    const go = gate();
+    app.workflow("steps", async (ctx) => {
+      await go.promise;
+      await ctx.step("step", () => "saved");
+    });
+    const id = await app.insert("steps");
+    const working = app.work();
+    await database.until(id, "in-progress");
+    let inserting: Promise<string | null>[] = [];
+    await taking(["f2"], async () => {
+      await taking(["f1"], async () => {
+        inserting = insertEach(app, ["f1", "f2"]);
+        go.open(); // the step waits behind the second one
+        await untilWaiting(2);
+      });
+      await database.until(id, "completed");
+    });
+    assert.deepEqual(await Promise.all(inserting), ["f1", "f2"]);
+    await app.stop();
+    await working;
+  });
+
   test("ends while insertions wait, and they go on", async () => {
     const app = database.app();
     const ids = ["e1", "e2", "e3"];
@@ -171,7 +210,7 @@ describe("a worker whose app waits", () => {
     let inserting: Promise<string | null>[] = [];
     await taking(taken, async () => {
       inserting = insertEach(app, taken);
-      await untilWaiting(2);
+      await untilWaiting(3);
       // The worker tries to return this one until its time is up.
       await inTransaction(`SELECT taskq.cancel_tasks('{${locked}}')`, async () => {
         const begun = Date.now();
