@@ -22,8 +22,19 @@ import { stopOnSignals } from "./process.js";
 import { runOn } from "./queryable.js";
 import { LONGEST_SLEEP, Queue } from "./queue.js";
 import { tracedInsert } from "./telemetry.js";
-import type { Duration, InsertCall, Logger, NewTask, Queryable, TaskOptions } from "./types.js";
-import { Worker, type WorkOptions } from "./worker.js";
+import type {
+  Action,
+  Duration,
+  InsertCall,
+  Logger,
+  NewTask,
+  Queryable,
+  ScheduleOptions,
+  Settled,
+  TaskOptions,
+  WorkOptions,
+} from "./types.js";
+import { Worker } from "./worker.js";
 
 /** Where the queue is, and what the app is called there. */
 export interface AppOptions extends pg.ClientConfig {
@@ -38,30 +49,6 @@ export interface AppOptions extends pg.ClientConfig {
   preparedStatements?: boolean;
   /** Where to say what happens. Standard error. */
   logger?: Logger;
-}
-
-/** How a task has ended. */
-export interface Settled<Result = unknown> {
-  taskId: string;
-  statusCode: "completed" | "aborted";
-  status: string | null;
-  result: Result;
-  settledAt: Date;
-}
-
-/** How a schedule is made: the arguments of `taskq.schedule`. */
-export interface ScheduleOptions {
-  timezone?: string;
-  overlap?: "skip" | "queue" | "replace";
-  backfill?: "one" | "none" | "all";
-  client?: Queryable;
-}
-
-/** A registered action, for insertion with the types of its handler. */
-export interface Action<Body> {
-  readonly action: string;
-  insert(body: Body, options?: TaskOptions & InsertCall): Promise<string | null>;
-  insertMany(bodies: Body[], options?: Omit<TaskOptions, "id"> & InsertCall): Promise<string[]>;
 }
 
 const STDERR: Logger = {

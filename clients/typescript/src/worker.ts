@@ -9,29 +9,7 @@ import { Performance, type Said } from "./performance.js";
 import type { Claim, Granted, Queue } from "./queue.js";
 import { type Returner, Returns } from "./returns.js";
 import type { Task } from "./task.js";
-import type { Duration, Logger } from "./types.js";
-
-/** How `App.work` works. */
-export interface WorkOptions {
-  /** At most so many handlers run at once. 10. */
-  concurrency?: number;
-  /**
-   * So many more tasks may be in hand that wait for their turn here. It pays for handlers of a millisecond or less: they do
-   * not wait for a round trip then. A task that waits here is kept from other workers, and not overtaken by one of a higher
-   * priority. 0.
-   */
-  prefetch?: number;
-  /** Only tasks of these of the registered actions. */
-  actions?: string[];
-  /** End when there is nothing to do. */
-  untilIdle?: boolean;
-  /** How long running handlers have to end once the worker stops. 30 seconds. */
-  grace?: Duration;
-  /** Whether SIGTERM and SIGINT stop the worker, and a second one ends it at once. True. */
-  signals?: boolean;
-  /** Told of the errors of handlers, unless the task is lost or the worker stops it: for a service that collects errors. */
-  onError?: (error: unknown, task: Task) => void;
-}
+import type { Logger, WorkOptions } from "./types.js";
 
 /** How long a claim sleeps in the server. A sleeping statement holds a snapshot, so it is not for longer. */
 const WAIT = "10 seconds";
