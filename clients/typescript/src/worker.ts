@@ -78,7 +78,7 @@ export class Worker {
 
   /** Works until it is stopped, or idle if that was asked for. */
   async run(): Promise<void> {
-    let beats: { end(): Promise<void> } | undefined;
+    let beats: NodeJS.Timeout | undefined;
     try {
       this.#grace = await this.#leases.read(this.#options.grace ?? 30_000);
       beats = this.#leases.beat();
@@ -88,7 +88,9 @@ export class Worker {
       this.#fail(error);
     } finally {
       clearTimeout(this.#graceOver);
-      await beats?.end();
+      clearInterval(beats);
+      // A heartbeat may be under way, and get no answer for long.
+      if (!this.holds) this.giveUp();
       this.#over = true;
       await this.#queue.close();
       this.#abandoned = this.#running > 0;
@@ -117,6 +119,16 @@ export class Worker {
     // A claim that still sleeps would be granted what goes back: then that goes back after the claim has ended.
     if (!this.#asking) this.#returnPrefetched();
     this.#tell();
+  }
+
+  /** Whether there is something in hand: once it has failed, that is still returned. */
+  get holds(): boolean {
+    return this.#hand.size > 0;
+  }
+
+  /** Says nothing more, and cuts what it says. */
+  giveUp(): void {
+    this.#queue.stop(Date.now(), 0);
   }
 
   /** Whether it has ended and left handlers behind, whatever has become of their tasks. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import pg from "pg";
 import type { App } from "taskq-pg";
-import { between, pipe } from "./between.js";
+import { between, errorMessage, pipe, READY } from "./between.js";
 import { Database, gate, pause, until } from "./support.js";
 
 // What the app and its handlers say shares a connection with returns and heartbeats, and may wait there for long.
@@ -145,6 +145,52 @@ describe("a worker whose app waits", () => {
     await allKept();
     way.close();
   });
+
+  for (const fails of [false, true]) {
+    test(`does not wait for a heartbeat without an answer when it ${fails ? "fails" : "ends"}`, async () => {
+      const silent = gate();
+      let refusing = false;
+      const refusal = Buffer.concat([errorMessage("ERROR", "42501", "no rights"), READY]);
+      const way = await between(database, (socket) => {
+        let dead = false;
+        pipe(socket, (data) => {
+          if (data.includes("taskq extend")) {
+            dead = true;
+            silent.open();
+          }
+          const refused = refusing && data.includes("taskq own");
+          if (refused) socket.write(refusal);
+          return dead || refused ? false : undefined;
+        });
+      });
+      const app = database.app({ connectionString: way.connectionString });
+      const go = gate();
+      // The heartbeat comes after 7 seconds, and waits for 5.
+      app.task("silent", { lease: "20 seconds" }, () => go.promise);
+      const insert = () => database.app().insert("silent");
+      const id = await insert();
+      const working = app.work({ untilIdle: !fails });
+      const ended = working.then(
+        () => "ended",
+        (error) => error.message,
+      );
+      await silent.promise;
+      refusing = fails;
+      if (fails) await insert();
+      else go.open();
+      const begun = Date.now();
+      assert.equal(await ended, fails ? "no rights" : "ended");
+      assert.ok(Date.now() - begun < 3000, "it does not wait for it");
+      go.open();
+      // What a worker that has failed still has goes back.
+      await database.until(id, fails ? "ready" : "completed");
+      await database.rows(
+        "SELECT taskq.cancel_tasks(ARRAY(SELECT id FROM taskq.tasks WHERE action = 'silent' AND state <> 'completed'))",
+      );
+      await app.close();
+      way.close();
+    });
+  }
 
   test("goes on when insertions wait for its handler's transaction, and the handler reports", async () => {
     const app = database.app({ query_timeout: 20_000 });
