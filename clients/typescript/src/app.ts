@@ -77,6 +77,8 @@ export class App {
   #ownPool: OwnPool | undefined;
   #worker: Worker | undefined;
   #working: Promise<void> | undefined;
+  /** Workers that have failed, and still return what was in hand. */
+  readonly #failed = new Set<Worker>();
 
   /** With a connection string, the options of a client of pg, or a pool; with nothing, `PGHOST` and its like count. */
   constructor(options: string | AppOptions = {}) {
@@ -303,6 +305,7 @@ export class App {
     } finally {
       this.#worker = undefined;
       this.#working = undefined;
+      if (worker.holds) this.#failed.add(worker);
       if (worker.abandoned) await this.#closePool();
       signals?.end();
     }
@@ -322,9 +325,14 @@ export class App {
     await working?.catch(() => {});
   }
 
-  /** Stops, and closes the connections. The app may be used again after that. */
+  /**
+   * Stops, and closes the connections. What a worker that has failed has not returned is free when its lease ends. The app may be
+   * used again after that.
+   */
   async close(): Promise<void> {
     await this.stop();
+    for (const worker of this.#failed) worker.giveUp();
+    this.#failed.clear();
     await Promise.all([this.#link.close(), this.#closePool()]);
   }
 
