@@ -1,7 +1,7 @@
 import type { Client } from "pg";
 import { answered, cancel, end, keepAlive } from "./connection.js";
 import { describe, sqlState } from "./errors.js";
-import { isBroken, isPassing, isTimeOut } from "./failures.js";
+import { isBroken, isInternal, isPassing, isTimeOut, TRIES } from "./failures.js";
 import { Terms } from "./terms.js";
 import type { Logger } from "./types.js";
 
@@ -34,7 +34,7 @@ export interface Sending {
   name?: string;
   /** After how many milliseconds without an answer it fails, and the connection is taken for a dead one. */
   timeout?: number;
-  /** A call that was ended for its time is not repeated: the caller divides it. */
+  /** A call that was ended for its time, or met an error inside the server, is not repeated: the caller divides it. */
   divisible?: boolean;
   /** Until when it is sent. Without, until the link is closed. */
   terms?: Terms;
@@ -165,6 +165,7 @@ export class Link {
   }
 
   async #repeat(text: string, values: unknown[], sending: Sending, terms: Terms): Promise<any[]> {
+    let tries = 0;
     for (let delay = FIRST_DELAY; ; delay = Math.min(2 * delay, LONGEST_DELAY)) {
       try {
         return await this.query(text, values, { ...sending, terms });
@@ -172,8 +173,9 @@ export class Link {
         const interrupted =
           error instanceof Interrupted || (this.#interrupted && sqlState(error) === "57014");
         if (interrupted) this.#interrupted = false;
-        if (interrupted || !isPassing(error) || terms.left <= FIRST_DELAY) throw error;
-        if (sending.divisible && isTimeOut(error)) throw error;
+        const mayPass = isPassing(error) || (isInternal(error) && ++tries < TRIES);
+        if (interrupted || !mayPass || terms.left <= FIRST_DELAY) throw error;
+        if (sending.divisible && (isTimeOut(error) || isInternal(error))) throw error;
         this.#log.warn(`no answer, again in about ${delay} ms: ${describe(error)}`);
       }
       // Random, or all workers would come back to a restarted server at once.
