@@ -22,8 +22,19 @@ import { stopOnSignals } from "./process.js";
 import { runOn } from "./queryable.js";
 import { LONGEST_SLEEP, Queue } from "./queue.js";
 import { tracedInsert } from "./telemetry.js";
-import type { Duration, InsertCall, Logger, NewTask, Queryable, TaskOptions } from "./types.js";
-import { Worker, type WorkOptions } from "./worker.js";
+import type {
+  Action,
+  Duration,
+  InsertCall,
+  Logger,
+  NewTask,
+  Queryable,
+  ScheduleOptions,
+  Settled,
+  TaskOptions,
+  WorkOptions,
+} from "./types.js";
+import { Worker } from "./worker.js";
 
 /** Where the queue is, and what the app is called there. */
 export interface AppOptions extends pg.ClientConfig {
@@ -38,30 +49,6 @@ export interface AppOptions extends pg.ClientConfig {
   preparedStatements?: boolean;
   /** Where to say what happens. Standard error. */
   logger?: Logger;
-}
-
-/** How a task has ended. */
-export interface Settled<Result = unknown> {
-  taskId: string;
-  statusCode: "completed" | "aborted";
-  status: string | null;
-  result: Result;
-  settledAt: Date;
-}
-
-/** How a schedule is made: the arguments of `taskq.schedule`. */
-export interface ScheduleOptions {
-  timezone?: string;
-  overlap?: "skip" | "queue" | "replace";
-  backfill?: "one" | "none" | "all";
-  client?: Queryable;
-}
-
-/** A registered action, for insertion with the types of its handler. */
-export interface Action<Body> {
-  readonly action: string;
-  insert(body: Body, options?: TaskOptions & InsertCall): Promise<string | null>;
-  insertMany(bodies: Body[], options?: Omit<TaskOptions, "id"> & InsertCall): Promise<string[]>;
 }
 
 const STDERR: Logger = {
@@ -90,6 +77,8 @@ export class App {
   #ownPool: OwnPool | undefined;
   #worker: Worker | undefined;
   #working: Promise<void> | undefined;
+  /** Workers that have failed, and still return what was in hand. */
+  readonly #failed = new Set<Worker>();
 
   /** With a connection string, the options of a client of pg, or a pool; with nothing, `PGHOST` and its like count. */
   constructor(options: string | AppOptions = {}) {
@@ -316,6 +305,7 @@ export class App {
     } finally {
       this.#worker = undefined;
       this.#working = undefined;
+      if (worker.holds) this.#failed.add(worker);
       if (worker.abandoned) await this.#closePool();
       signals?.end();
     }
@@ -335,9 +325,14 @@ export class App {
     await working?.catch(() => {});
   }
 
-  /** Stops, and closes the connections. The app may be used again after that. */
+  /**
+   * Stops, and closes the connections. What a worker that has failed has not returned is free when its lease ends. The app may be
+   * used again after that.
+   */
   async close(): Promise<void> {
     await this.stop();
+    for (const worker of this.#failed) worker.giveUp();
+    this.#failed.clear();
     await Promise.all([this.#link.close(), this.#closePool()]);
   }
 

@@ -1,7 +1,10 @@
-import { sqlState } from "./errors.js";
+import { isUnstorable, sqlState } from "./errors.js";
 
 /** As pg says it, which still has a timer of its own if the connection string asks for one. */
 export const NO_ANSWER = "Query read timeout";
+
+/** How often a call is made that meets an error inside the server each time. */
+export const TRIES = 3;
 
 /**
  * Whether the call may work later, through another connection or at another time: the server stops, starts, has no room,
@@ -19,6 +22,11 @@ export function isPassing(error: unknown): boolean {
 /** Whether the call has taken too long by itself: it had to wait for a lock, or there was too much in it. */
 export function isTimeOut(error: unknown): boolean {
   return /^(57014|55P03)$/.test(sqlState(error) ?? "") || (error as Error)?.message === NO_ANSWER;
+}
+
+/** Whether the call has met an error inside the server, which may be over the next time. */
+export function isInternal(error: unknown): boolean {
+  return sqlState(error) === "XX000" && !isUnstorable(error);
 }
 
 /** Whether the connection is of no use any more. */

@@ -3,7 +3,7 @@
  *
  * @packageDocumentation
  */
-export { type Action, App, type AppOptions, type ScheduleOptions, type Settled } from "./app.js";
+export { App, type AppOptions } from "./app.js";
 export type {
   ChildOptions,
   Context,
@@ -24,6 +24,7 @@ export type {
 } from "./handlers.js";
 export { Complete, type CompleteOptions, type Task } from "./task.js";
 export type {
+  Action,
   Backoff,
   Condition,
   Dependency,
@@ -34,10 +35,12 @@ export type {
   Logger,
   NewTask,
   Queryable,
+  ScheduleOptions,
   Schema,
   SchemaResult,
+  Settled,
   StandardSchema,
   TaskOptions,
   UniqueBy,
+  WorkOptions,
 } from "./types.js";
-export type { WorkOptions } from "./worker.js";

@@ -56,25 +56,20 @@ export class Leases {
   }
 
   /** One heartbeat for all tasks in hand, at a third of the shortest lease. */
-  beat(): { end(): Promise<void> } {
-    let beat: Promise<void> | undefined;
-    const beats = setInterval(
+  beat(): NodeJS.Timeout {
+    let beating = false;
+    return setInterval(
       () => {
         // What has ended is ours until it is returned.
         const held = [...this.#hand].filter(({ task }) => !task.lost);
-        if (held.length === 0) return;
-        beat ??= this.extend(held).finally(() => {
-          beat = undefined;
+        if (beating || held.length === 0) return;
+        beating = true;
+        void this.extend(held).finally(() => {
+          beating = false;
         });
       },
       forTimer(this.#ms(this.#shortest) / 3),
     );
-    return {
-      end: async () => {
-        clearInterval(beats);
-        await beat;
-      },
-    };
   }
 
   /** Extends leases, a call for each length there is. */

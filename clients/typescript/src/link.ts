@@ -1,7 +1,7 @@
 import type { Client } from "pg";
 import { answered, cancel, end, keepAlive } from "./connection.js";
 import { describe, sqlState } from "./errors.js";
-import { isBroken, isPassing, isTimeOut } from "./failures.js";
+import { isBroken, isInternal, isPassing, isTimeOut, TRIES } from "./failures.js";
 import { Terms } from "./terms.js";
 import type { Logger } from "./types.js";
 
@@ -18,7 +18,8 @@ export interface LinkOptions {
   prepare?: boolean;
   /**
    * A statement that waits for its turn for too long gets a second connection, for as long as it takes. One that is before it
-   * may wait for a transaction of the caller's, and the caller for this one: no server would see that deadlock.
+   * may wait for a transaction of the caller's, and the caller for this one: no server would see that deadlock. The turn of
+   * one that waits there may not come either: it gets another.
    */
   spare?: boolean;
   /** The connection is closed soon after nothing is waiting for it. */
@@ -33,7 +34,7 @@ export interface Sending {
   name?: string;
   /** After how many milliseconds without an answer it fails, and the connection is taken for a dead one. */
   timeout?: number;
-  /** A call that was ended for its time is not repeated: the caller divides it. */
+  /** A call that was ended for its time, or met an error inside the server, is not repeated: the caller divides it. */
   divisible?: boolean;
   /** Until when it is sent. Without, until the link is closed. */
   terms?: Terms;
@@ -52,7 +53,8 @@ class Interrupted extends Error {
 export class Link {
   readonly #make: () => Client;
   #prepare: boolean;
-  readonly #spare: Link | undefined;
+  readonly #hasSpare: boolean;
+  #spare: Link | undefined;
   readonly #log: Logger;
   readonly #brief: boolean;
   readonly #timeout: number;
@@ -78,7 +80,7 @@ export class Link {
   ) {
     this.#make = make;
     this.#prepare = prepare;
-    this.#spare = spare ? new Link(make, log, { brief: true, timeout }) : undefined;
+    this.#hasSpare = spare;
     this.#brief = brief;
     this.#timeout = timeout;
     this.#log = log;
@@ -86,7 +88,7 @@ export class Link {
 
   /** The rows of a statement, sent once, after those before it. */
   query(text: string, values: unknown[], sending: Sending = {}): Promise<any[]> {
-    const { otherwise = this.#spare, patience = PATIENCE, terms = this.#terms } = sending;
+    const { otherwise = this.#spareLink(), patience = PATIENCE, terms = this.#terms } = sending;
     const elsewhere = (link: Link) => link.query(text, values, { ...sending, terms, otherwise: undefined });
     const wait = this.#waiting > 0 ? this.#began + patience - performance.now() : patience;
     if (otherwise && wait <= 0) return elsewhere(otherwise);
@@ -108,6 +110,12 @@ export class Link {
         if (--this.#waiting === 0 && this.#brief) this.#linger();
       });
     });
+  }
+
+  #spareLink(): Link | undefined {
+    if (this.#hasSpare)
+      this.#spare ??= new Link(this.#make, this.#log, { brief: true, spare: true, timeout: this.#timeout });
+    return this.#spare;
   }
 
   async #send(
@@ -157,6 +165,7 @@ export class Link {
   }
 
   async #repeat(text: string, values: unknown[], sending: Sending, terms: Terms): Promise<any[]> {
+    let tries = 0;
     for (let delay = FIRST_DELAY; ; delay = Math.min(2 * delay, LONGEST_DELAY)) {
       try {
         return await this.query(text, values, { ...sending, terms });
@@ -164,8 +173,9 @@ export class Link {
         const interrupted =
           error instanceof Interrupted || (this.#interrupted && sqlState(error) === "57014");
         if (interrupted) this.#interrupted = false;
-        if (interrupted || !isPassing(error) || terms.left <= FIRST_DELAY) throw error;
-        if (sending.divisible && isTimeOut(error)) throw error;
+        const mayPass = isPassing(error) || (isInternal(error) && ++tries < TRIES);
+        if (interrupted || !mayPass || terms.left <= FIRST_DELAY) throw error;
+        if (sending.divisible && (isTimeOut(error) || isInternal(error))) throw error;
         this.#log.warn(`no answer, again in about ${delay} ms: ${describe(error)}`);
       }
       // Random, or all workers would come back to a restarted server at once.

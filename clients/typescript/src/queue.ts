@@ -70,10 +70,11 @@ const WAIT = `CASE WHEN $5::interval IS NOT NULL THEN least($5::interval, ${LONG
 
 /**
  * An empty text, and the `lock_timeout` of the statement that it is a part of: the arguments of a function come before its
- * call. Nothing of it is left on the connection, which may be a pooler's.
+ * call. Nothing of it is left on the connection, which may be a pooler's. It is over before the statement's time is.
  */
 function settingLockTimeout(parameter: string): string {
-  return `left(set_config('lock_timeout', ${parameter}, true), 0)`;
+  const shortest = `least(${parameter}::interval, ${LONGEST_SLEEP})`;
+  return `left(set_config('lock_timeout', ceil(1000 * extract(epoch FROM ${shortest})) || 'ms', true), 0)`;
 }
 
 const COLUMNS =

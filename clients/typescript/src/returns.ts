@@ -1,14 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { describe, isUnstorable, sqlState } from "./errors.js";
-import { isPassing, isTimeOut } from "./failures.js";
+import { describe, sqlState } from "./errors.js";
+import { isInternal, isPassing, isTimeOut, TRIES } from "./failures.js";
 import { MOMENT } from "./leases.js";
 import type { Performance } from "./performance.js";
 import type { Claim, Granted, Queue, Refused } from "./queue.js";
 import type { Logger } from "./types.js";
 
-/** How often a return by itself may fail as {@link mayPass} says before it is made a short one, and before it is given up. */
-const TRIES = 3;
-/** The time between these. */
+/** The time between attempts at a return by itself: {@link TRIES} before it is made a short one, and before it is given up. */
 const PAUSE = 200;
 /** For how long the late returns wait for their locks in one round. */
 const LATE_ROUND = 1000;
@@ -63,7 +61,8 @@ export class Returns {
 
   /** One that cannot be returned, or not now, fails the call. So each is returned by itself. */
   async #divide(kept: Performance[], error: unknown): Promise<void> {
-    if (!isTimeOut(error) && !(isRefusal(error) && kept.length > 0)) throw error;
+    // A claim without returns is made by itself, if there is anything to claim.
+    if (!mayPass(error) && !(isRefusal(error) && kept.length > 0)) throw error;
     if (kept.length === 1) {
       const [performance] = kept as [Performance];
       if (mayPass(error)) return void this.late(performance);
@@ -131,7 +130,7 @@ export class Returns {
 
 /** Whether the same return may go through at another time: it has taken too long, or has met an error inside the server. */
 function mayPass(error: unknown): boolean {
-  return isTimeOut(error) || (sqlState(error) === "XX000" && !isUnstorable(error));
+  return isTimeOut(error) || isInternal(error);
 }
 
 /** Whether the server refuses the return as it is. */

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Client } from "pg";
 import { destroy } from "./connection.js";
@@ -10,7 +11,7 @@ export class Terms {
   readonly running = new Set<Client>();
   #giveUpAt = Number.POSITIVE_INFINITY;
   #cutting: NodeJS.Timeout | undefined;
-  #pause = new AbortController();
+  #pause = pausing();
 
   /** How long statements are still sent, in milliseconds. */
   get left(): number {
@@ -33,7 +34,7 @@ export class Terms {
     // It would connect for nothing.
     if (this.left <= 0) for (const client of this.connecting) destroy(client);
     this.#pause.abort();
-    this.#pause = new AbortController();
+    this.#pause = pausing();
   }
 
   /** Waits before another attempt. What is left at the end is for attempts as well, each with time for an answer. */
@@ -41,4 +42,11 @@ export class Terms {
     const pause = Math.min(milliseconds, this.left / 2);
     await sleep(pause, undefined, { signal: this.#pause.signal }).catch(() => {});
   }
+}
+
+/** What ends pauses, of however many calls. */
+function pausing(): AbortController {
+  const controller = new AbortController();
+  setMaxListeners(0, controller.signal);
+  return controller;
 }

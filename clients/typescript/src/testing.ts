@@ -7,8 +7,7 @@ import { createHash, randomBytes } from "node:crypto";
 import pg from "pg";
 import type { App } from "./app.js";
 import { decodeBody, inMilliseconds, interval } from "./encode.js";
-import type { Duration } from "./types.js";
-import type { WorkOptions } from "./worker.js";
+import type { Duration, WorkOptions } from "./types.js";
 
 /** How the database of a test is made. */
 export interface TestDatabaseOptions {

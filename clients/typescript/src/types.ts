@@ -1,4 +1,5 @@
 import type { Client, ClientBase, Pool, PoolClient } from "pg";
+import type { Task } from "./task.js";
 
 /** A length of time: an interval of PostgreSQL, `"5 minutes"`, or a number of milliseconds. */
 export type Duration = string | number;
@@ -142,3 +143,49 @@ export type SchemaResult<Body> =
         readonly path?: ReadonlyArray<unknown> | undefined;
       }>;
     };
+
+/** How a task has ended. */
+export interface Settled<Result = unknown> {
+  taskId: string;
+  statusCode: "completed" | "aborted";
+  status: string | null;
+  result: Result;
+  settledAt: Date;
+}
+
+/** How a schedule is made: the arguments of `taskq.schedule`. */
+export interface ScheduleOptions {
+  timezone?: string;
+  overlap?: "skip" | "queue" | "replace";
+  backfill?: "one" | "none" | "all";
+  client?: Queryable;
+}
+
+/** A registered action, for insertion with the types of its handler. */
+export interface Action<Body> {
+  readonly action: string;
+  insert(body: Body, options?: TaskOptions & InsertCall): Promise<string | null>;
+  insertMany(bodies: Body[], options?: Omit<TaskOptions, "id"> & InsertCall): Promise<string[]>;
+}
+
+/** How `App.work` works. */
+export interface WorkOptions {
+  /** At most so many handlers run at once. 10. */
+  concurrency?: number;
+  /**
+   * So many more tasks may be in hand that wait for their turn here. It pays for handlers of a millisecond or less: they do
+   * not wait for a round trip then. A task that waits here is kept from other workers, and not overtaken by one of a higher
+   * priority. 0.
+   */
+  prefetch?: number;
+  /** Only tasks of these of the registered actions. */
+  actions?: string[];
+  /** End when there is nothing to do. */
+  untilIdle?: boolean;
+  /** How long running handlers have to end once the worker stops. 30 seconds. */
+  grace?: Duration;
+  /** Whether SIGTERM and SIGINT stop the worker, and a second one ends it at once. True. */
+  signals?: boolean;
+  /** Told of the errors of handlers, unless the task is lost or the worker stops it: for a service that collects errors. */
+  onError?: (error: unknown, task: Task) => void;
+}

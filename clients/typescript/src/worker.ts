@@ -9,29 +9,7 @@ import { Performance, type Said } from "./performance.js";
 import type { Claim, Granted, Queue } from "./queue.js";
 import { type Returner, Returns } from "./returns.js";
 import type { Task } from "./task.js";
-import type { Duration, Logger } from "./types.js";
-
-/** How `App.work` works. */
-export interface WorkOptions {
-  /** At most so many handlers run at once. 10. */
-  concurrency?: number;
-  /**
-   * So many more tasks may be in hand that wait for their turn here. It pays for handlers of a millisecond or less: they do
-   * not wait for a round trip then. A task that waits here is kept from other workers, and not overtaken by one of a higher
-   * priority. 0.
-   */
-  prefetch?: number;
-  /** Only tasks of these of the registered actions. */
-  actions?: string[];
-  /** End when there is nothing to do. */
-  untilIdle?: boolean;
-  /** How long running handlers have to end once the worker stops. 30 seconds. */
-  grace?: Duration;
-  /** Whether SIGTERM and SIGINT stop the worker, and a second one ends it at once. True. */
-  signals?: boolean;
-  /** Told of the errors of handlers, unless the task is lost or the worker stops it: for a service that collects errors. */
-  onError?: (error: unknown, task: Task) => void;
-}
+import type { Logger, WorkOptions } from "./types.js";
 
 /** How long a claim sleeps in the server. A sleeping statement holds a snapshot, so it is not for longer. */
 const WAIT = "10 seconds";
@@ -100,7 +78,7 @@ export class Worker {
 
   /** Works until it is stopped, or idle if that was asked for. */
   async run(): Promise<void> {
-    let beats: { end(): Promise<void> } | undefined;
+    let beats: NodeJS.Timeout | undefined;
     try {
       this.#grace = await this.#leases.read(this.#options.grace ?? 30_000);
       beats = this.#leases.beat();
@@ -110,7 +88,9 @@ export class Worker {
       this.#fail(error);
     } finally {
       clearTimeout(this.#graceOver);
-      await beats?.end();
+      clearInterval(beats);
+      // A heartbeat may be under way, and get no answer for long.
+      if (!this.holds) this.giveUp();
       this.#over = true;
       await this.#queue.close();
       this.#abandoned = this.#running > 0;
@@ -139,6 +119,16 @@ export class Worker {
     // A claim that still sleeps would be granted what goes back: then that goes back after the claim has ended.
     if (!this.#asking) this.#returnPrefetched();
     this.#tell();
+  }
+
+  /** Whether there is something in hand: once it has failed, that is still returned. */
+  get holds(): boolean {
+    return this.#hand.size > 0;
+  }
+
+  /** Says nothing more, and cuts what it says. */
+  giveUp(): void {
+    this.#queue.stop(Date.now(), 0);
   }
 
   /** Whether it has ended and left handlers behind, whatever has become of their tasks. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import pg from "pg";
 import type { App } from "taskq-pg";
-import { between, pipe } from "./between.js";
+import { between, errorMessage, pipe, READY } from "./between.js";
 import { Database, gate, pause, until } from "./support.js";
 
 // What the app and its handlers say shares a connection with returns and heartbeats, and may wait there for long.
@@ -72,7 +72,7 @@ describe("a worker whose app waits", () => {
     let inserting = "";
     await taking(ids, async () => {
       [inserting = ""] = await database.app().insertMany("inserts", [null]);
-      await untilWaiting(2); // its connection, and the spare one
+      await untilWaiting(3); // its connection, and a spare one each
       for (let n = 0; n < 20; n++) {
         const [id = ""] = await database.app().insertMany("quick", [null]);
         await database.until(id, "completed");
@@ -146,6 +146,91 @@ describe("a worker whose app waits", () => {
     way.close();
   });
 
+  for (const fails of [false, true]) {
+    test(`does not wait for a heartbeat without an answer when it ${fails ? "fails" : "ends"}`, async () => {
+      const silent = gate();
+      let refusing = false;
+      const refusal = Buffer.concat([errorMessage("ERROR", "42501", "no rights"), READY]);
+      const way = await between(database, (socket) => {
+        let dead = false;
+        pipe(socket, (data) => {
+          if (data.includes("taskq extend")) {
+            dead = true;
+            silent.open();
+          }
+          const refused = refusing && data.includes("taskq own");
+          if (refused) socket.write(refusal);
+          return dead || refused ? false : undefined;
+        });
+      });
+      const app = database.app({ connectionString: way.connectionString });
+      const go = gate();
+      // The heartbeat comes after 7 seconds, and waits for 5.
+      app.task("silent", { lease: "20 seconds" }, () => go.promise);
+      const insert = () => database.app().insert("silent");
+      const id = await insert();
+      const working = app.work({ untilIdle: !fails });
+      const ended = working.then(
+        () => "ended",
+        (error) => error.message,
+      );
+      await silent.promise;
+      refusing = fails;
+      if (fails) await insert();
+      else go.open();
+      const begun = Date.now();
+      assert.equal(await ended, fails ? "no rights" : "ended");
+      assert.ok(Date.now() - begun < 3000, "it does not wait for it");
+      go.open();
+      // What a worker that has failed still has goes back.
+      await database.until(id, fails ? "ready" : "completed");
+      await database.rows(
+        "SELECT taskq.cancel_tasks(ARRAY(SELECT id FROM taskq.tasks WHERE action = 'silent' AND state <> 'completed'))",
+      );
+      await app.close();
+      way.close();
+    });
+  }
+
+  test("goes on when insertions wait for its handler's transaction, and the handler reports", async () => {
+    const app = database.app({ query_timeout: 20_000 });
+    const ids = ["h1", "h2", "h3"];
+    let inserting: Promise<string | null>[] = [];
+    app.task("reports", async (_, task) => {
+      await taking(ids, async () => {
+        inserting = insertEach(app, ids);
+        await task.report({ status: "half" });
+      });
+    });
+    await app.insert("reports");
+    await app.work({ untilIdle: true });
+    assert.deepEqual(await Promise.all(inserting), ids);
+  });
+
+  test("saves a step when its connection is free, though another insertion waits", async () => {
+    const app = database.app({ query_timeout: 20_000 });
+    const go = gate();
+    app.workflow("steps", async (ctx) => {
+      await go.promise;
+      await ctx.step("step", () => "saved");
+    });
+    const id = await app.insert("steps");
+    const working = app.work();
+    await database.until(id, "in-progress");
+    let inserting: Promise<string | null>[] = [];
+    await taking(["f2"], async () => {
+      await taking(["f1"], async () => {
+        inserting = insertEach(app, ["f1", "f2"]);
+        go.open(); // the step waits behind the second one
+        await untilWaiting(2);
+      });
+      await database.until(id, "completed");
+    });
+    assert.deepEqual(await Promise.all(inserting), ["f1", "f2"]);
+    await app.stop();
+    await working;
+  });
+
   test("ends while insertions wait, and they go on", async () => {
     const app = database.app();
     const ids = ["e1", "e2", "e3"];
@@ -171,7 +256,7 @@ describe("a worker whose app waits", () => {
     let inserting: Promise<string | null>[] = [];
     await taking(taken, async () => {
       inserting = insertEach(app, taken);
-      await untilWaiting(2);
+      await untilWaiting(3);
       // The worker tries to return this one until its time is up.
       await inTransaction(`SELECT taskq.cancel_tasks('{${locked}}')`, async () => {
         const begun = Date.now();

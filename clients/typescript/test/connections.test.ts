@@ -70,6 +70,29 @@ describe("the app's connections", () => {
     await database.rows("SELECT taskq.cancel_tasks(ARRAY[$1])", id);
   });
 
+  test("close leaves none behind for what a worker that has failed still returns", async () => {
+    const app = database.app({ application_name: "failed" });
+    const connections = () => database.rows("SELECT FROM pg_stat_activity WHERE application_name = 'failed'");
+    const go = gate();
+    app.task("slow", () => go.promise);
+    const id = await app.insert("slow");
+    const working = app.work();
+    const failing = assert.rejects(working, /does not exist/);
+    await database.until(id, "in-progress");
+    await database.rows("ALTER FUNCTION taskq.own_tasks RENAME TO other");
+    await database.rows(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'failed'",
+    );
+    await failing;
+    await database.rows("ALTER FUNCTION taskq.other RENAME TO own_tasks");
+    await app.close();
+    go.open();
+    await pause(1000);
+    assert.equal((await connections()).length, 0);
+    assert.equal((await database.task(id)).state, "in-progress");
+    await database.rows("SELECT taskq.cancel_tasks(ARRAY[$1])", id);
+  });
+
   test("the pool is as large as the concurrency, also of a later call", async () => {
     const app = database.app();
     const all = gate();

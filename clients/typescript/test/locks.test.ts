@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import pg from "pg";
 import type { App, WorkOptions } from "taskq-pg";
+import { between, errorMessage, pipe, READY } from "./between.js";
 import { Database, gate, pause, until } from "./support.js";
 
 // Another transaction has locked one of the tasks in hand, and stays open.
@@ -142,19 +143,42 @@ describe("a task that is locked", () => {
     await app.stop();
   });
 
-  test("for longer than its return may take is left to its lease, and the worker goes on", async () => {
-    const app = database.app({ statement_timeout: 300 });
+  test("for longer than a statement may take is returned when it is free", async () => {
+    const app = database.app({ statement_timeout: 500 });
+    const go = gate();
+    app.task("short", { lease: "1 minute" }, () => go.promise.then(() => "done"));
+    await begun(app, "short", ["t1", "t2"]);
+    await locked(["t1"], async () => {
+      go.open();
+      await database.until("t2", "completed");
+      await pause(5000);
+    });
+    const { result, num_tries } = await database.until("t1", "completed");
+    assert.deepEqual([result, num_tries], ["done", 1]);
+    await app.stop();
+  });
+
+  test("or whose return always takes too long is left to its lease, and the worker goes on", async () => {
+    const tooLong = Buffer.concat([errorMessage("ERROR", "57014", "statement timeout"), READY]);
+    const way = await between(database, (socket) =>
+      pipe(socket, (data) => {
+        if (!data.includes("taskq return") && !data.includes("return_and_own")) return undefined;
+        if (!data.includes('"l1"')) return undefined;
+        socket.write(tooLong);
+        return false;
+      }),
+    );
+    const app = database.app({ connectionString: way.connectionString });
     const go = gate();
     app.task("left", { lease: "1 minute" }, () => go.promise);
     await begun(app, "left", ["l1", "l2"]);
-    await locked(["l1"], async () => {
-      go.open();
-      await database.until("l2", "completed");
-      await until(() => app.lines.some((line) => line.startsWith("l1: not returned")), "it to be given up");
-    });
+    go.open();
+    await database.until("l2", "completed");
+    await until(() => app.lines.some((line) => line.startsWith("l1: not returned")), "it to be given up");
     await database.until(await app.insert("left"), "completed");
     assert.equal((await database.task("l1")).state, "in-progress");
     await app.stop();
+    way.close();
     await database.rows("SELECT taskq.release_tasks('{l1}')");
   });
 });

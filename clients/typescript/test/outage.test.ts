@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { between, pipe } from "./between.js";
-import { Database, pause, until, WorkerProcess } from "./support.js";
+import { Database, gate, pause, until, WorkerProcess } from "./support.js";
 
 describe("a stop in an outage", () => {
   let database: Database;
@@ -47,5 +47,35 @@ describe("a stop in an outage", () => {
       worker.kill("SIGKILL");
       way.close();
     }
+  });
+
+  test("brings no warning, however many calls pause", async () => {
+    const sockets = new Set<{ destroy(): void }>();
+    let away = false;
+    const way = await between(database, (socket) => {
+      if (away) return socket.destroy();
+      sockets.add(socket);
+      pipe(socket);
+    });
+    const warnings: Error[] = [];
+    const warn = (warning: Error) => void warnings.push(warning);
+    process.on("warning", warn);
+    const app = database.app({ connectionString: way.connectionString });
+    const go = gate();
+    app.task("reports", (_, task) => go.promise.then(() => task.report({ progress: 0.5 })));
+    const ids = await app.insertMany("reports", new Array(20).fill(null));
+    const working = app.work({ concurrency: 20 });
+    for (const id of ids) await database.until(id, "in-progress");
+    away = true;
+    for (const socket of sockets) socket.destroy();
+    go.open();
+    await until(() => app.lines.filter((line) => line.includes("again in")).length > 40, "the pauses");
+    away = false;
+    for (const id of ids) await database.until(id, "completed");
+    await app.stop();
+    await working;
+    process.off("warning", warn);
+    way.close();
+    assert.deepEqual(warnings, []);
   });
 });

@@ -142,6 +142,35 @@ describe("poison", () => {
     assert.deepEqual([result, num_tries, refusals], ["keep this", 1, 2]);
   });
 
+  // By itself, or with a return, which has nothing to say where handlers complete their tasks.
+  for (const what of ["own", "return"] as const) {
+    test(`a claim is made again where the server had an internal error: ${what}`, async () => {
+      const refusal = Buffer.concat([errorMessage("ERROR", "XX000", "could not open relation"), READY]);
+      let refusals = 0;
+      let last = 2;
+      const way = await between(database, (socket) =>
+        pipe(socket, (data) => {
+          if (!data.includes(`taskq ${what}`) || refusals === last) return undefined;
+          refusals++;
+          socket.write(refusal);
+          return false;
+        }),
+      );
+      const app = database.app({ connectionString: way.connectionString });
+      app.task(`claimed ${what}`, { transactional: true }, () => "done");
+      const [one, two] = await app.insertMany(`claimed ${what}`, [1, 2]);
+      await app.work({ untilIdle: true, concurrency: 1 });
+      assert.deepEqual(
+        [(await database.task(one as string)).result, (await database.task(two as string)).result, refusals],
+        ["done", "done", 2],
+      );
+      last = Number.POSITIVE_INFINITY;
+      if (what === "own") await assert.rejects(app.work({ untilIdle: true }), /could not open relation/);
+      await app.close();
+      way.close();
+    });
+  }
+
   const skip = process.env.TASKQ_TEST_LONG ? false : "TASKQ_TEST_LONG is not set";
   test("results that are too large for a jsonb, and together for a text", { skip }, async () => {
     const app = database.app();
