@@ -31,6 +31,8 @@ struct Known {
     not_before: Wall,
     /// How long it was put off after the last failure.
     patience: Duration,
+    /// Settings were read anew since the worker was started, which may have read them before.
+    is_outdated: bool,
 }
 
 process::main!(taskq_launcher_main, live);
@@ -51,7 +53,10 @@ fn live(_: pg_sys::Oid) {
             process::read_settings();
             may_complain = true;
             // Settings of databases are read by the processes that connect to them.
-            known.values_mut().for_each(|k| k.not_before = Wall::BEGINNING);
+            for one in known.values_mut() {
+                one.not_before = Wall::BEGINNING;
+                one.is_outdated = true;
+            }
             forget_absence(known.keys());
         }
         let mut next = LOOK;
@@ -92,6 +97,7 @@ fn look_after(
         started_at: Wall::BEGINNING,
         not_before: Wall::BEGINNING,
         patience: SOON,
+        is_outdated: false,
     });
     if entry.worker.as_ref().is_some_and(Started::has_ended) {
         entry.worker = None;
@@ -108,11 +114,11 @@ fn look_after(
         return LOOK;
     }
     match slot.state() {
-        // The extension may have come since: by a restore, or without any call of a function of it. And a worker may have
-        // written that it is switched off after this process had read that it is not.
+        // The extension may have come since: by a restore, or without any call of a function of it. And a worker that was started
+        // before the last reload may have read its setting before that, and say only now that it is switched off.
         WorkerState::Absent | WorkerState::Off => {
             let again = entry.started_at + LOOK;
-            if again > now {
+            if again > now && !entry.is_outdated {
                 return process::until(again);
             }
         }
@@ -124,6 +130,7 @@ fn look_after(
     }
     slot.set_state(WorkerState::Running);
     entry.started_at = now;
+    entry.is_outdated = false;
     entry.worker = process::start_worker(WORKER, ENTRY, database, "", true);
     if entry.worker.is_none() {
         slot.set_state(WorkerState::Ended);

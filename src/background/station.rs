@@ -68,9 +68,7 @@ impl Station {
             None => Station::Called { busy: Cell::new(wall()), needed: Cell::new(wall()) },
         };
         if !guc::background_worker() {
-            // Read before a reload that the launcher may have seen already: then the next one looks again.
-            let state = if process::settings_changed() { WorkerState::Ended } else { WorkerState::Off };
-            station.end(state);
+            station.end(WorkerState::Off);
         }
         station
     }
