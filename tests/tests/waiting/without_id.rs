@@ -53,8 +53,8 @@ fn a_call_that_is_woken_for_a_task_in_hand_sleeps_on_without_an_id() {
 #[test]
 fn a_call_that_finds_its_limits_used_up_sleeps_without_an_id() {
     for (setting, used_up, freed) in [
-        ("rate_limit => 1, rate_period => '1 hour'", "", "rate_limit => 100"),
-        ("rate_limit => 1, rate_period => '1 hour', max_concurrency => 5", "", "rate_limit => 100"),
+        ("rate_limit => 1, rate_period => '1 hour'", "", "rate_limit => 1000000"),
+        ("rate_limit => 1, rate_period => '1 hour', max_concurrency => 5", "", "rate_limit => 1000000"),
         ("max_concurrency => 1, max_per_group => 5", "", "max_concurrency => 2"),
         ("max_concurrency => 5", "SELECT taskq.set_group('g', max_concurrency => 1)", "max_concurrency => 6"),
     ] {
