@@ -21,13 +21,12 @@ export async function between(
   });
   await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
   const { port } = listener.address() as net.AddressInfo;
-  return {
-    connectionString: `postgresql://postgres@127.0.0.1:${port}/${database.name}`,
-    close() {
-      for (const socket of sockets) socket.destroy();
-      listener.close();
-    },
+  const close = () => {
+    for (const socket of sockets) socket.destroy();
+    listener.close();
   };
+  database.atEnd(close);
+  return { connectionString: `postgresql://postgres@127.0.0.1:${port}/${database.name}`, close };
 }
 
 /** Leads on to the server. `pass` may hold back what the client says, or keep it (`false`), and `answer` may change what the server says. */

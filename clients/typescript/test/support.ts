@@ -12,6 +12,8 @@ export class Database {
   readonly client: pg.Pool;
   readonly #apps: App[] = [];
   readonly #workers: WorkerProcess[] = [];
+  /** What is left open by a test that has failed. */
+  readonly #closing: (() => void)[] = [];
 
   private constructor(database: TestDatabase) {
     this.#database = database;
@@ -31,6 +33,11 @@ export class Database {
 
   get connectionString(): string {
     return this.#database.connectionString;
+  }
+
+  /** Is called at the end of the tests of this database: an open listener would keep their process alive. */
+  atEnd(close: () => void): void {
+    this.#closing.push(close);
   }
 
   /** An app with a log. */
@@ -78,6 +85,7 @@ export class Database {
   }
 
   async drop(): Promise<void> {
+    for (const close of this.#closing) close();
     for (const worker of this.#workers) worker.kill("SIGKILL");
     for (const app of this.#apps) await app.stop({ now: true });
     for (const app of this.#apps) await app.close();
