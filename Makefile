@@ -21,7 +21,7 @@ SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/estimates.sql s
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
 CARGO_ENV  = PGRX_PG_CONFIG_PATH=$(shell $(PG_CONFIG) --bindir)/pg_config
 
-.PHONY: all help setup build stage freeze install put install-private uninstall package packages packages-test wheel deb test-deb reproduce-deb oci test-oci pgxn pictures demo demo-shards test test-all lint unit-test pg-test outside-test torture torture-router test-matrix coverage mutants bench bench-peers bench-waiting bench-suspended bench-look bench-router clean
+.PHONY: all help setup build stage install put install-private uninstall package packages packages-test wheel deb test-deb reproduce-deb oci test-oci pgxn pictures demo test test-all lint unit-test pg-test outside-test torture test-matrix coverage mutants bench bench-peers bench-waiting bench-suspended bench-look clean
 
 # What tools that know no more than make expect to find.
 all: build
@@ -37,16 +37,11 @@ build: ## build the library and the extension's files
 	$(CARGO_ENV) cargo build --release --locked --lib $(FEATURES)
 	@$(MAKE) --no-print-directory stage
 
-# What is installed beside the library: the control file, the script of this version, and those in sql/releases: of older
-# versions, and of updates between versions.
+# What is installed beside the library: the control file, and the script of this version.
 stage:
 	@mkdir -p $(STAGE) && rm -f $(STAGE)/*.sql
-	@for script in sql/releases/*.sql; do [ ! -e "$$script" ] || cp "$$script" $(STAGE)/; done
 	@sed 's/@CARGO_VERSION@/$(VERSION)/' taskq.control > $(STAGE)/taskq.control
 	@{ printf '%s\n' '\echo Use "CREATE EXTENSION taskq" to load this file. \quit'; cat $(SQL_PARTS); } > $(STAGE)/taskq--$(VERSION).sql
-
-freeze: stage ## keep the install script of this version in sql/releases; part of a release
-	@.ci/releases.sh freeze $(STAGE)/taskq--$(VERSION).sql $(VERSION)
 
 # For a user that may not write into the server's folders: built as that user, copied as root.
 SUDO       = $(if $(DESTDIR),,$(shell test -w '$(PKGLIBDIR)' -a -w '$(EXTDIR)' || echo sudo))
@@ -108,13 +103,6 @@ demo: ## export a branch on a private cluster (REPO=, REV=, WORKERS=)
 	@cargo build --release --locked -p branch_export
 	@$(PRIVATE) .ci/demo.sh
 
-demo-shards: ## the same on three servers behind a router (REPO=, REV=, WORKERS=)
-	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh build
-	@$(MAKE) --no-print-directory install-private
-	@$(PRIVATE) .ci/router.sh
-	@cargo build --release --locked -p branch_export
-	@$(PRIVATE) .ci/demo_shards.sh
-
 # The tests' feature set: that of the build, and pg_test, which is this crate's alone.
 TEST_FEATURES = --no-default-features --features "pg$(PG_MAJOR) pg_test"
 
@@ -124,7 +112,7 @@ test: ## lint and the tests that the targets below run, but for what is long by 
 test-all: ## the same, with storms and faults at random, lost servers, and the example clients
 	@.ci/test.sh everything
 
-lint: setup ## format, clippy, the words of pages and comments, pgspot on the install script, the scripts of releases, and cargo-deny where it is installed
+lint: setup ## format, clippy, the words of pages and comments, pgspot on the install script, and cargo-deny where it is installed
 	@.ci/words.py
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path examples/clients/rust/Cargo.toml
@@ -134,7 +122,6 @@ lint: setup ## format, clippy, the words of pages and comments, pgspot on the in
 	@for script in .ci/*.sh benches/*.sh benches/peers/*/*.sh; do bash -n "$$script" || exit 1; done
 	@.ci/pgspot.sh $(SQL_PARTS)
 	@$(MAKE) --no-print-directory stage
-	@.ci/releases.sh check $(STAGE)/taskq--$(VERSION).sql $(VERSION)
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked check advisories bans licenses sources; \
 	 else echo "lint: cargo-deny is not installed, so advisories, licences and sources of dependencies are not checked"; fi
 
@@ -160,11 +147,6 @@ SECONDS_TORTURE ?= 1800
 torture: ## faults of all kinds at random over a large graph, and an audit of it (SECONDS_TORTURE=1800, TASKQ_TORTURE_SEED=)
 	@$(MAKE) --no-print-directory install-private
 	@$(PRIVATE) SECONDS_TORTURE=$(SECONDS_TORTURE) cargo test --release --locked -p taskq_tests --test torture -- --nocapture the_books
-
-torture-router: ## the same through the router of examples/sharding, with three shards (SECONDS_TORTURE=1800, TASKQ_TORTURE_SEED=)
-	@$(MAKE) --no-print-directory install-private
-	@$(PRIVATE) .ci/router.sh
-	@$(PRIVATE) TASKQ_TORTURE_ROUTER=$(SECONDS_TORTURE) cargo test --release --locked -p taskq_tests --test router -- --nocapture storm
 
 test-matrix: ## the tests that need a server on other versions of PostgreSQL (VERSIONS='17 18'; T='own flow': some of those from outside)
 	@T='$(T)' .ci/matrix.sh $(VERSIONS)
@@ -199,11 +181,6 @@ bench-waiting: ## measure waiting and waking (takes some minutes)
 bench-suspended: ## what a million suspended tasks cost the others (takes some five minutes; SIZE=)
 	@$(MAKE) --no-print-directory install-private
 	@$(PRIVATE) benches/suspended.sh
-
-bench-router: ## measure what the router of examples/sharding adds to a call (ROUNDS=, CALLS=)
-	@$(MAKE) --no-print-directory install-private
-	@$(PRIVATE) .ci/router.sh
-	@$(PRIVATE) benches/router.sh
 
 clean: ## remove what was built
 	cargo clean

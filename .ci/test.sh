@@ -25,7 +25,7 @@ target=${CARGO_TARGET_DIR:-target}
 work=${WORK:-$target/test}
 
 # Storms and faults at random, servers that are lost, and what wants the tools of many languages.
-LONG='clients crash hostile isolation ledger recover router storm torture'
+LONG='clients crash hostile isolation ledger recover storm torture'
 
 # The programs run in lanes: side by side, each lane on a cluster of its own, one program after the other. Alone on theirs are the
 # tests of sleeping calls, and of what any transaction of a cluster disturbs.
@@ -222,13 +222,11 @@ build_outside() {
 prepare() {
     local programs
     programs=" $(cut -d ' ' -f 1 "$work/outside.list" | tr '\n' ' ')"
-    no_router=''
     case $programs in
         *" clients "*) examples/clients/setup.sh ;;
         *" pages "*) examples/clients/setup.sh python ;;
     esac
     case $programs in *" hostile "*) .ci/setup.sh smith ;; esac
-    case $programs in *" router "*) PG_CONFIG=$private .ci/router.sh || no_router=1 ;; esac
 }
 
 # One program after the other. What one says is shown when it has ended, or at once if it is the only one. Tests that are long (they
@@ -275,8 +273,6 @@ outside() {
     cat "$work/logs"/*.log >"$work/outside.log"
     keep_times "$work/outside.log"
     alone
-    [ -z "$no_router" ] ||
-        printf '\ntest: NOT RUN: the tests of the router (tests/tests/router): PL/Proxy is not to be had here, see above\n'
 }
 
 # Some tests have to be done within seconds, and all run side by side with others that use every core. The few that have

@@ -42,7 +42,7 @@ fill() {
         END
         \$\$"
     sql "$1" -c "SELECT count(*) FROM taskq.own_tasks('with a deadline', 500, '{held}', '1 hour')" \
-        -c "SET taskq.max_duration = ''" -c "SELECT count(*) FROM taskq.own_tasks('without one', 300, '{few 3}')" >/dev/null
+        -c "SET taskq.lease = ''" -c "SELECT count(*) FROM taskq.own_tasks('without one', 300, '{few 3}')" >/dev/null
     # All is sealed that has settled by now.
     for _ in 1 2 3 4 5 6 7 8 9 10; do
         sql "$1" -c 'SELECT taskq.maintain()' >/dev/null
@@ -76,7 +76,7 @@ for case; do
     fill "look_$case" "$arguments"
     printf '\n%s tasks, %s:\n\n| look | processor, ms | clock, ms |\n|---|--:|--:|\n' "$number" "$case"
     look "look_$case" '`top`' 'SELECT * FROM taskq.top'
-    look "look_$case" '`stats`, numbers' 'SELECT action, blocked, scheduled, ready, "in-progress", completed, aborted, oldest_ready FROM taskq.stats'
+    look "look_$case" '`stats`, numbers' 'SELECT action, blocked, scheduled, ready, in_progress, completed, aborted, oldest_ready FROM taskq.stats'
     look "look_$case" '`stats`, with percentiles' 'SELECT * FROM taskq.stats'
     look "look_$case" '`health()`' 'SELECT * FROM taskq.health()'
     look "look_$case" '`metrics()`' 'SELECT taskq.metrics()'

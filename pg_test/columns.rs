@@ -21,7 +21,7 @@ mod tests {
             ("schedule", store::schedule::columns()),
             ("scheduled", store::scheduled::columns()),
             ("settled", store::settled::columns()),
-            ("signal", store::signal::columns()),
+            ("countdown", store::countdown::columns()),
             ("task", store::task::columns()),
             ("task_group", store::task_group::columns()),
         ]

@@ -11,13 +11,13 @@ mod tests {
     fn insert_task_takes_the_keys_of_a_task_by_name() {
         set_now("2030-01-01 00:00:00Z");
         let id: String = one(
-            "SELECT taskq.insert_task('a', 'x', 'body', priority => 3, max_tries => 2, max_duration => '5 min',
+            "SELECT taskq.insert_task('a', 'x', 'body', priority => 3, max_tries => 2, lease => '5 min',
                                       delay => '1 hour', group_id => 'g', retention => '1 day', post_result => true,
                                       metadata => '{\"k\": 1}')",
         );
         assert_eq!(id, "a");
         let stored: String = one(
-            "SELECT concat_ws('|', action, body, priority, max_tries, max_duration, not_before AT TIME ZONE 'UTC',
+            "SELECT concat_ws('|', action, body, priority, max_tries, lease, not_before AT TIME ZONE 'UTC',
                               group_id, retention, post_result, spontaneous, metadata, status_code, state, num_tries)
                FROM taskq.tasks WHERE id = 'a'",
         );
@@ -48,7 +48,7 @@ mod tests {
     #[pg_test]
     fn json_null_means_absent() {
         insert(
-            r#"[{"id": "a", "action": "x", "body": null, "priority": null, "max_tries": null, "max_duration": null,
+            r#"[{"id": "a", "action": "x", "body": null, "priority": null, "max_tries": null, "lease": null,
                  "not_before": null, "delay": null, "depends_on": null, "to_signal_after": null, "spontaneous": null,
                  "post_result": null, "group_id": null, "retention": null, "metadata": null}]"#,
         );
@@ -170,7 +170,7 @@ mod tests {
             ("acton", r#"{"id": "bad", "action": "x", "acton": 1}"#),
             ("priority", r#"{"id": "bad", "action": "x", "priority": "high"}"#),
             ("max_tries", r#"{"id": "bad", "action": "x", "max_tries": 0}"#),
-            ("max_duration", r#"{"id": "bad", "action": "x", "max_duration": "soon"}"#),
+            ("lease", r#"{"id": "bad", "action": "x", "lease": "soon"}"#),
             ("delay", r#"{"id": "bad", "action": "x", "delay": "-1 s"}"#),
             ("retention", r#"{"id": "bad", "action": "x", "retention": "-1 s"}"#),
             ("metadata", r#"{"id": "bad", "action": "x", "metadata": []}"#),

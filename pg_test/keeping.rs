@@ -72,7 +72,7 @@ mod tests {
     fn maintain_says_whether_there_was_something_to_do() {
         set_now("2030-01-01 00:00:00Z");
         insert(
-            r#"[{"id": "a", "action": "x", "delay": "1 minute"}, {"id": "b", "action": "y", "max_duration": "1 minute"}]"#,
+            r#"[{"id": "a", "action": "x", "delay": "1 minute"}, {"id": "b", "action": "y", "lease": "1 minute"}]"#,
         );
         own_with(1, "y", "");
         assert_eq!(one::<i64>("SELECT taskq.maintain()"), 0);

@@ -32,7 +32,7 @@ mod tests {
 
     #[pg_test]
     fn each_grant_counts_a_try_and_makes_a_new_token() {
-        run("SET taskq.max_duration = ''");
+        run("SET taskq.lease = ''");
         insert(r#"[{"id": "a", "action": "x", "body": "b", "metadata": {"m": 1}, "priority": 2}]"#);
         let row: String = one(
             "SELECT concat_ws('|', task_id, action, body, num_tries, num_failures, action_deadline, checkpoint, results,
@@ -53,15 +53,15 @@ mod tests {
     }
 
     #[pg_test]
-    fn the_calls_max_duration_goes_before_the_tasks_own() {
+    fn the_calls_lease_goes_before_the_tasks_own() {
         set_now("2030-01-01 00:00:00Z");
         insert(
-            r#"[{"id": "own", "action": "x", "max_duration": "1 hour"}, {"id": "call", "action": "x", "max_duration": "1 hour"},
+            r#"[{"id": "own", "action": "x", "lease": "1 hour"}, {"id": "call", "action": "x", "lease": "1 hour"},
                 {"id": "never", "action": "x"}]"#,
         );
         own_one("x");
         own_one_with("x", ", '1 minute'");
-        run("SET taskq.max_duration = ''");
+        run("SET taskq.lease = ''");
         own_one("x");
         let deadlines: Vec<String> = all(
             "SELECT concat_ws(' ', task_id, action_deadline AT TIME ZONE 'UTC', overdue) FROM taskq.actors ORDER BY 1",

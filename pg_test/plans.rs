@@ -35,7 +35,7 @@ mod tests {
     fn work() {
         all::<i64>("SELECT taskq.retry_tasks(NULL, status_like => 'nothing')");
         insert(
-            r#"[{"id": "a", "action": "x", "group_id": "g", "merge_key": "k", "max_duration": "1 hour"},
+            r#"[{"id": "a", "action": "x", "group_id": "g", "merge_key": "k", "lease": "1 hour"},
                 {"id": "b", "action": "x", "group_id": "g", "depends_on": ["a"]},
                 {"id": "c", "action": "y", "delay": "1 hour", "unique_by": {"key": "u"}},
                 {"id": "d", "action": "y", "spontaneous": true, "depends_on": ["b"]},

@@ -12,7 +12,7 @@ CREATE FUNCTION taskq.insert_task(
         body text = NULL,
         priority integer = 0,
         max_tries integer = NULL,
-        max_duration interval = NULL,
+        lease interval = NULL,
         not_before timestamptz = NULL,
         delay interval = NULL,
         depends_on text[] = NULL,
@@ -51,7 +51,7 @@ CREATE FUNCTION taskq.insert_task(
         body jsonb,
         priority integer = 0,
         max_tries integer = NULL,
-        max_duration interval = NULL,
+        lease interval = NULL,
         not_before timestamptz = NULL,
         delay interval = NULL,
         depends_on text[] = NULL,
@@ -89,7 +89,7 @@ CREATE FUNCTION taskq.insert_many(
         ids text[] = NULL,
         priority integer = 0,
         max_tries integer = NULL,
-        max_duration interval = NULL,
+        lease interval = NULL,
         not_before timestamptz = NULL,
         delay interval = NULL,
         depends_on text[] = NULL,
@@ -146,7 +146,7 @@ CREATE FUNCTION taskq.update_tasks(
         not_before timestamptz = NULL,
         delay interval = NULL,
         max_tries integer = NULL,
-        max_duration interval = NULL,
+        lease interval = NULL,
         body text = NULL,
         metadata jsonb = NULL,
         if_started text = 'error',
@@ -162,7 +162,7 @@ CREATE FUNCTION taskq.own_tasks(
         actor_id text,
         max_tasks integer,
         actions text[],
-        max_duration interval = NULL,
+        lease interval = NULL,
         wait interval = NULL,
         with_results boolean = false,
         with_steps boolean = false)
@@ -189,13 +189,13 @@ CREATE FUNCTION taskq.extend_tasks_ownership(
         actor_id text,
         task_ids text[],
         tokens uuid[],
-        max_duration interval,
+        lease interval,
         wait interval = NULL)
     RETURNS TABLE (task_id text, owned boolean)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_extend_tasks_ownership_wrapper';
 COMMENT ON FUNCTION taskq.extend_tasks_ownership IS
-    'move the deadlines of tasks still held to now + max_duration, as far as max_run_time allows; tells which are held';
+    'move the deadlines of tasks still held to now + lease, as far as max_run_time allows; tells which are held';
 
 CREATE FUNCTION taskq.return_task(
         task_id text,
@@ -244,7 +244,7 @@ CREATE FUNCTION taskq.return_and_own_tasks(
         returns jsonb,
         max_tasks integer,
         actions text[],
-        max_duration interval = NULL,
+        lease interval = NULL,
         with_results boolean = false,
         with_steps boolean = false)
     RETURNS TABLE (
@@ -273,7 +273,7 @@ CREATE FUNCTION taskq.return_and_own_tasks(
         tokens uuid[],
         max_tasks integer,
         actions text[],
-        max_duration interval = NULL,
+        lease interval = NULL,
         with_results boolean = false,
         with_steps boolean = false)
     RETURNS TABLE (
@@ -437,7 +437,7 @@ CREATE FUNCTION taskq.save_step(
         token uuid,
         step text,
         result jsonb = NULL,
-        max_duration interval = NULL)
+        lease interval = NULL)
     RETURNS jsonb
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_save_step_wrapper';
@@ -589,7 +589,7 @@ COMMENT ON FUNCTION taskq.metrics_rows IS
 CREATE FUNCTION taskq.set_action(
         action text,
         max_tries integer = NULL,
-        max_duration interval = NULL,
+        lease interval = NULL,
         backoff jsonb = NULL,
         max_concurrency integer = NULL,
         rate_limit integer = NULL,

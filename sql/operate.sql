@@ -360,7 +360,7 @@ CREATE FUNCTION taskq.health()
                             ELSE format('%s tasks of action "%s" are held without a deadline, the first for %s (actor "%s")',
                                         u.number, a.name, taskq._age(n.at - u.since), u.actor) END,
                        format('If that actor is gone, no other worker gets it: SELECT taskq.release_tasks(actors => ARRAY[%L]) makes what it held'
-                              ' ready again. With a max_duration the queue does so by itself.', u.actor),
+                              ' ready again. With a lease the queue does so by itself.', u.actor),
                        'unleased', a.name, u.since
                   FROM unleased AS u CROSS JOIN now AS n
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = u.action_no OFFSET 0) AS a
@@ -631,7 +631,7 @@ SELECT CASE WHEN length(x.action) > 16 THEN left(x.action, 8) || chr(8230) || ri
        lpad(taskq._roughly(x.blocked, NOT 'blocked' = ANY (x.estimates), false), 7) AS blocked,
        lpad(taskq._roughly(x.scheduled, NOT 'scheduled' = ANY (x.estimates), false), 5) AS later,
        lpad(COALESCE(x.stopped, taskq._age(taskq.clock() - x.oldest), ''), 6) AS oldest,
-       lpad(taskq._short(x.came) || '/' || taskq._short(x.ended), 9) AS "in/out",
+       lpad(taskq._short(x.came) || '/' || taskq._short(x.ended), 9) AS in_out,
        lpad(COALESCE(taskq._age(x.waiting[1] * interval '1 second') || '/' || taskq._age(x.waiting[2] * interval '1 second'), ''), 9) AS wait,
        lpad(COALESCE(taskq._age(x.running[1] * interval '1 second') || '/' || taskq._age(x.running[2] * interval '1 second'), ''), 9) AS run
   FROM (SELECT a.name AS action,

@@ -74,7 +74,7 @@ CREATE TABLE taskq.action_setting (
     name text COLLATE "C" PRIMARY KEY,
     paused boolean NOT NULL DEFAULT false,
     max_tries integer,
-    max_duration interval,
+    lease interval,
     backoff jsonb,
     max_concurrency integer,
     rate_limit integer,                         -- grants per rate_period
@@ -144,7 +144,7 @@ CREATE TABLE taskq.task (
     inserted_at timestamptz NOT NULL,
     not_before timestamptz,
     expires_at timestamptz,                     -- when it expires, as said at its insertion; see the table expiry
-    max_duration interval,                      -- default lease
+    lease interval,                      -- default lease
     max_run_time interval,                      -- no deadline of a try is later than its grant plus this; NULL: the action's
     retention interval,                         -- how long it is kept once completed; NULL: as its action says, else the setting
     retention_aborted interval,                 -- or aborted
@@ -182,7 +182,7 @@ CREATE TABLE taskq.run (
     failures integer NOT NULL,                  -- dependencies that aborted
     dependencies integer NOT NULL,              -- dependencies in all
     gated boolean NOT NULL,                     -- it has a group, a workgroup or a merge key
-    max_duration interval,
+    lease interval,
     max_run_time interval,
     key_hash bigint,                            -- stands for its action, group and merge key; NULL: no merge key
     aside bigint,                               -- set aside under this reason, see store::aside; NULL: not
@@ -421,7 +421,7 @@ COMMENT ON TABLE taskq.dependency IS 'edges: which task runs after which';
 
 -- Signals that found their counter locked by another transaction, as a rule. They are folded into `blocked` by a transaction that
 -- has the counter locked, upkeep's for instance.
-CREATE TABLE taskq.signal (
+CREATE TABLE taskq.countdown (
     run_no bigint NOT NULL,
     wait_no integer NOT NULL,                   -- for which of its waits: see `dependency`
     satisfied integer NOT NULL,                 -- dependencies that ended as they should
@@ -430,9 +430,9 @@ CREATE TABLE taskq.signal (
     lost_status text,                           -- where lost > 0: the status with which the task aborts, if it does
     skipped integer NOT NULL                    -- of those that are lost, how many were not needed
 );
-CREATE INDEX signal_run_idx ON taskq.signal (run_no);                             -- signals due to a task
-ALTER TABLE taskq.signal REPLICA IDENTITY FULL;
-COMMENT ON TABLE taskq.signal IS 'signals that wait to be counted because the counter was busy';
+CREATE INDEX countdown_run_idx ON taskq.countdown (run_no);                             -- signals due to a task
+ALTER TABLE taskq.countdown REPLICA IDENTITY FULL;
+COMMENT ON TABLE taskq.countdown IS 'signals that wait to be counted because the counter was busy';
 
 -- As a rule one row per deadline that a call gives to tasks under one base, and per thousand of these tasks; and some for tasks
 -- that are to be looked at again at a time. It finds the elapsed ones without an index on `run`. The nonce of a task in it is
@@ -558,7 +558,7 @@ SELECT pg_catalog.pg_extension_config_dump('taskq.merge_key', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.unique_key', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.settled', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.dependency', '');
-SELECT pg_catalog.pg_extension_config_dump('taskq.signal', '');
+SELECT pg_catalog.pg_extension_config_dump('taskq.countdown', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.lease', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.progress', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.schedule', '');

@@ -72,18 +72,18 @@ SELECT t.id,
        -- Of a blocked one with the signals that are committed but not counted yet.
        CASE p.state WHEN 'blocked'
             THEN p.num_signals + (SELECT COALESCE(sum(g.satisfied + g.lost), 0)::integer
-                                    FROM taskq.signal AS g WHERE g.run_no = p.task_no)
+                                    FROM taskq.countdown AS g WHERE g.run_no = p.task_no)
             ELSE p.num_signals END AS num_signals,
        p.total_dependencies,
        CASE p.state WHEN 'blocked'
             THEN p.num_failures + (SELECT COALESCE(sum(g.failed), 0)::integer
-                                     FROM taskq.signal AS g WHERE g.run_no = p.task_no)
+                                     FROM taskq.countdown AS g WHERE g.run_no = p.task_no)
             ELSE p.num_failures END AS num_failures,
        p.actor_id,
        NULLIF(p.deadline, 'infinity') AS action_deadline,
        p.result,
        t.priority,
-       t.max_duration,
+       t.lease,
        CASE WHEN p.state = 'blocked' THEN GREATEST(t.not_before, p.due)
             WHEN p.state IN ('scheduled', 'ready')
             THEN COALESCE((SELECT GREATEST(p.due, t.not_before, w.not_before) FROM taskq.workgroup AS w
@@ -175,7 +175,7 @@ SELECT a.name AS action,
        COALESCE(sum(c.number) FILTER (WHERE c.state = 'blocked'), 0)::bigint AS blocked,
        COALESCE(sum(c.number) FILTER (WHERE c.state = 'scheduled'), 0)::bigint AS scheduled,
        COALESCE(sum(c.number) FILTER (WHERE c.state = 'ready'), 0)::bigint AS ready,
-       COALESCE(sum(c.number) FILTER (WHERE c.state = 'in-progress'), 0)::bigint AS "in-progress",
+       COALESCE(sum(c.number) FILTER (WHERE c.state = 'in-progress'), 0)::bigint AS in_progress,
        COALESCE(sum(c.number) FILTER (WHERE c.state = 'completed'), 0)::bigint AS completed,
        COALESCE(sum(c.number) FILTER (WHERE c.state IN ('aborted', 'skipped')), 0)::bigint AS aborted,
        min((SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = c.first))
@@ -212,7 +212,7 @@ COMMENT ON FUNCTION taskq._percentiles IS 'internal: how long tasks that are kep
 
 -- The percentiles are worked out only if their columns are asked for.
 CREATE VIEW taskq.stats AS
-SELECT n.action, n.blocked, n.scheduled, n.ready, n."in-progress", n.completed, n.aborted, n.oldest_ready,
+SELECT n.action, n.blocked, n.scheduled, n.ready, n.in_progress, n.completed, n.aborted, n.oldest_ready,
        n.settled_last_minute,
        p.waiting[1] * interval '1 second' AS waiting_p50,
        p.waiting[2] * interval '1 second' AS waiting_p99,
@@ -347,7 +347,7 @@ SELECT y.group_id,
        COALESCE(x.blocked, 0) AS blocked,
        COALESCE(x.scheduled, 0) AS scheduled,
        y.tasks - y.settled - COALESCE(x.blocked + x.scheduled + x.in_progress, 0) AS ready,
-       COALESCE(x.in_progress, 0) AS "in-progress",
+       COALESCE(x.in_progress, 0) AS in_progress,
        y.completed,
        y.aborted,
        y.settled::double precision / y.tasks AS progress,
@@ -395,7 +395,7 @@ CREATE VIEW taskq.actions AS
 SELECT n.name AS action,
        COALESCE(s.paused, false) AS paused,
        s.max_tries,
-       s.max_duration,
+       s.lease,
        s.backoff,
        s.max_concurrency,
        (SELECT count(*) FROM taskq.slot AS l
@@ -954,7 +954,7 @@ CREATE FUNCTION taskq.check()
           FROM taskq.blocked AS b
           JOIN taskq.task AS t ON t.task_no = b.task_no
           LEFT JOIN (SELECT g.run_no, g.wait_no, sum(g.satisfied + g.lost) AS signals
-                       FROM taskq.signal AS g GROUP BY g.run_no, g.wait_no) AS f
+                       FROM taskq.countdown AS g GROUP BY g.run_no, g.wait_no) AS f
             ON f.run_no = b.task_no AND f.wait_no = b.wait_no
           LEFT JOIN (SELECT e.run_no, e.wait_no, count(*) AS unsettled
                        FROM taskq.dependency AS e
@@ -986,7 +986,7 @@ CREATE FUNCTION taskq.check()
            AND t.num_required IS NULL
            AND e.counts = 'w'
            AND NOT EXISTS (SELECT FROM taskq.settled AS z WHERE z.task_no = e.run_no)
-           AND NOT EXISTS (SELECT FROM taskq.signal AS g WHERE g.run_no = e.run_no AND g.lost > 0)
+           AND NOT EXISTS (SELECT FROM taskq.countdown AS g WHERE g.run_no = e.run_no AND g.lost > 0)
         UNION ALL
         -- A task that the queue or a signal completes is never in a worker's hands.
         SELECT CASE WHEN t.signal THEN 'signal is not blocked and not settled'

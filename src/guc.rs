@@ -34,13 +34,13 @@ static BACKOFF: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new
     c"{\"kind\": \"exponential\", \"initial\": \"1 second\", \"max\": \"10 minutes\", \"jitter\": 0.1}",
 ));
 
-/// `taskq.max_duration`: how long a grant lasts, unless the call, the task or its action says otherwise; empty for ever. An hour
+/// `taskq.lease`: how long a grant lasts, unless the call, the task or its action says otherwise; empty for ever. An hour
 /// by default: what a worker that died had is another's then, and what takes longer is extended. docs/reference gives the same
 /// value. Any user may set it: it is for what the session itself is granted, and the call could say it.
-static MAX_DURATION: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"1 hour"));
+static LEASE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"1 hour"));
 
-/// The interval that `taskq.max_duration` was read as last, and from which text.
-static READ_DURATION: Memory<Latest<CString, Option<Interval>>> = Memory::of(Belief::MaxDuration);
+/// The interval that `taskq.lease` was read as last, and from which text.
+static READ_DURATION: Memory<Latest<CString, Option<Interval>>> = Memory::of(Belief::Lease);
 
 /// `taskq.now`: a timestamp that replaces the queue's clock in this session; for tests. Not for any user to set:
 /// it decides which tasks of other workers the session may take.
@@ -100,10 +100,10 @@ fn define_for_tasks() {
         &BACKOFF,
     );
     settings::define_text::<DurationText>(
-        c"taskq.max_duration",
+        c"taskq.lease",
         c"How long an actor may hold a task, unless the call, the task or its action says otherwise.",
         c"An interval; empty: for ever.",
-        &MAX_DURATION,
+        &LEASE,
     );
 }
 
@@ -171,7 +171,7 @@ impl Check for BackoffText {
                                 or an empty string for no delay.";
 }
 
-/// What `taskq.max_duration` may be.
+/// What `taskq.lease` may be.
 struct DurationText;
 
 impl Check for DurationText {
@@ -202,8 +202,8 @@ pub(crate) fn backoff() -> Option<Backoff> {
 }
 
 /// How long a grant lasts, where neither the call nor the task nor its action says.
-pub(crate) fn max_duration() -> Option<Interval> {
-    let text = MAX_DURATION.get()?;
+pub(crate) fn lease() -> Option<Interval> {
+    let text = LEASE.get()?;
     READ_DURATION.with(|read| {
         read.get(&text).copied().unwrap_or_else(|| {
             let said = text.to_str().ok().filter(|text| !text.trim().is_empty());

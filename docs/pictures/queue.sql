@@ -4,12 +4,12 @@ CREATE EXTENSION taskq;
 SET taskq.retention = '1d';
 SET TimeZone = 'UTC';
 
-SELECT taskq.set_action('mail.send', max_tries => 5, max_duration => '2 minutes');
-SELECT taskq.set_action('webhook.post', max_tries => 8, max_duration => '1 minute', backoff => '{"kind": "exponential", "initial": "12 minutes", "max": "30 minutes"}');
-SELECT taskq.set_action('invoice.pdf', max_tries => 1, max_duration => '5 minutes');
-SELECT taskq.set_action('image.resize', max_duration => '10 minutes', max_concurrency => 4);
+SELECT taskq.set_action('mail.send', max_tries => 5, lease => '2 minutes');
+SELECT taskq.set_action('webhook.post', max_tries => 8, lease => '1 minute', backoff => '{"kind": "exponential", "initial": "12 minutes", "max": "30 minutes"}');
+SELECT taskq.set_action('invoice.pdf', max_tries => 1, lease => '5 minutes');
+SELECT taskq.set_action('image.resize', lease => '10 minutes', max_concurrency => 4);
 SELECT taskq.set_action('sms.send', rate_limit => 5, rate_period => '1 hour');
-SELECT taskq.set_action('report.part', max_duration => '30 minutes', max_per_group => 2);
+SELECT taskq.set_action('report.part', lease => '30 minutes', max_per_group => 2);
 SELECT taskq.set_group('report march', weight => 2);
 
 CREATE FUNCTION pg_temp.trace(host text) RETURNS text LANGUAGE sql AS $$

@@ -25,7 +25,7 @@ pub(crate) struct Request {
     /// The names of the actions that it asks for. Empty in a trial that is given its actions.
     pub(crate) actions: Vec<String>,
     /// For how long it asks to hold the tasks; `None`: what each task, its action or the setting says.
-    pub(crate) max_duration: Option<Interval>,
+    pub(crate) lease: Option<Interval>,
     /// Which entries it takes.
     pub(crate) taking: Taking,
     /// Whether it only wants to know: what it is granted is rolled back.
@@ -39,7 +39,7 @@ impl Request {
             actor_id: String::new(),
             max_tasks: 1,
             actions: Vec::new(),
-            max_duration: None,
+            lease: None,
             taking,
             trial: true,
         }
@@ -111,7 +111,7 @@ pub(super) struct Call<'a> {
     /// From when its grants count, and when the last one was.
     granted_at: Cell<Option<(Time, Time)>>,
     /// What the setting says of how long a grant lasts, once it is asked.
-    pub(super) max_duration: OnceCell<Option<Interval>>,
+    pub(super) lease: OnceCell<Option<Interval>>,
 }
 
 /// Grants that follow each other sooner than this count from the same moment: those for the same duration have one deadline, as
@@ -129,7 +129,7 @@ impl<'a> Call<'a> {
             asked: Asked::new(request.taking, now),
             expiring: expiry::may_be_due(now),
             granted_at: Cell::default(),
-            max_duration: OnceCell::new(),
+            lease: OnceCell::new(),
         }
     }
 

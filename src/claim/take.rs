@@ -279,10 +279,10 @@ fn deadline(call: &Call, entry: &Row, granted_at: Time) -> Time {
     let longest = entry.get(run::MAX_RUN_TIME).or_else(|| action?.max_run_time);
     let deadline = call
         .request
-        .max_duration
-        .or_else(|| entry.get(run::MAX_DURATION))
-        .or_else(|| action?.max_duration)
-        .or_else(|| *call.max_duration.get_or_init(guc::max_duration))
+        .lease
+        .or_else(|| entry.get(run::LEASE))
+        .or_else(|| action?.lease)
+        .or_else(|| *call.lease.get_or_init(guc::lease))
         .map_or(Time::INFINITY, |duration| granted_at.plus(duration));
     longest.map_or(deadline, |longest| deadline.min(granted_at.plus(longest)))
 }

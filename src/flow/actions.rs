@@ -28,7 +28,7 @@ pub(crate) struct Action {
     /// An operator has paused it: none of its tasks is granted.
     pub(crate) paused: bool,
     /// The lease of tasks that say nothing about it, where the claim says nothing either.
-    pub(crate) max_duration: Option<Interval>,
+    pub(crate) lease: Option<Interval>,
     /// How long after its grant a try can have a deadline at most, of tasks that say nothing about it.
     pub(crate) max_run_time: Option<Interval>,
     /// How many of its tasks may be in progress; `None`: any number.
@@ -50,7 +50,7 @@ impl Action {
             action_no,
             name: named.name.clone(),
             paused: set.paused,
-            max_duration: set.max_duration,
+            lease: set.lease,
             max_run_time: set.max_run_time,
             max_concurrency: set.max_concurrency,
             rate: set.rate,

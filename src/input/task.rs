@@ -29,7 +29,7 @@ pub(crate) struct TaskSpec {
     /// How many tries it has; `None`: what its action says, else the setting.
     pub(crate) max_tries: Option<i32>,
     /// The lease of its grants where the claim gives none; `None`: what its action says, else the setting.
-    pub(crate) max_duration: Option<Interval>,
+    pub(crate) lease: Option<Interval>,
     /// It is not granted before this time; `None`: from now on.
     pub(crate) not_before: Option<Time>,
     /// It aborts then, if it has neither been granted nor ended by then.
@@ -130,7 +130,7 @@ impl TaskSpec {
             return refuse(problem);
         }
         for (key, interval) in [
-            ("max_duration", self.max_duration),
+            ("lease", self.lease),
             ("max_run_time", self.max_run_time),
             ("retention", self.retention),
             ("retention", self.retention_aborted),

@@ -13,7 +13,7 @@ static HOLD: Statement<()> = Statement::new(
       UNION ALL SELECT FROM taskq.parked WHERE false
       UNION ALL SELECT FROM taskq.settled WHERE false
       UNION ALL SELECT FROM taskq.dependency WHERE false
-      UNION ALL SELECT FROM taskq.signal WHERE false
+      UNION ALL SELECT FROM taskq.countdown WHERE false
       UNION ALL SELECT FROM taskq.lease WHERE false
       UNION ALL SELECT FROM taskq.progress WHERE false
       UNION ALL SELECT FROM taskq.schedule WHERE false

@@ -56,8 +56,8 @@ beliefs! {
         ..Rule::new("trusted owner")
     };
 
-    /// What `taskq.max_duration` means (`guc`). The text is the key.
-    MaxDuration: Rule::new("taskq.max_duration");
+    /// What `taskq.lease` means (`guc`). The text is the key.
+    Lease: Rule::new("taskq.lease");
 
     /// Before which position of an action and priority there is nothing to be had (`claim::marks`). A proof, not a guess: it goes by
     /// what is decided, is found out anew bit by bit, and ends itself where positions are others.

@@ -50,7 +50,7 @@ use crate::ends::touched::{self, Touch};
 use crate::number::TaskNo;
 use crate::pg::lock::{self, Key, Mode};
 use crate::pg::session;
-use crate::store::{blocked, signal};
+use crate::store::{blocked, countdown};
 use crate::wake;
 
 /// Of the sign that tells that the transaction is past its look.
@@ -78,7 +78,7 @@ pub(crate) fn before_commit() {
 /// transactions that they may not do: the one that has the counter may be rolled back, and a commit that takes too long, or for
 /// whose sign there is no room, was not waited for.
 fn last_look(signs: &mut Signs) -> bool {
-    signal::hold();
+    countdown::hold();
     blocked::hold();
     let mut patience = Patience::new();
     let mut steps = Steps::default();

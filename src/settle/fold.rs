@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
-use super::signal::{Delta, Deltas, apply};
+use super::countdown::{Delta, Deltas, apply};
 use super::{propagate, store, unsent};
 use crate::clock;
 use crate::ends::touched;
@@ -13,21 +13,21 @@ use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::store::live::{Live, Place};
-use crate::store::{contradiction, signal};
+use crate::store::{contradiction, countdown};
 
 /// The first $2 tasks with signals that have higher numbers than $1: from one to the next along the index, however
 /// many signals each has.
 static NEXT_COUNTERS: Statement<(TaskNo, i32), TaskNo> = Statement::new(
     c"WITH RECURSIVE waiting AS (
-        (SELECT s.run_no FROM taskq.signal s WHERE s.run_no > $1 ORDER BY s.run_no LIMIT 1)
+        (SELECT s.run_no FROM taskq.countdown s WHERE s.run_no > $1 ORDER BY s.run_no LIMIT 1)
         UNION ALL
-        SELECT (SELECT s.run_no FROM taskq.signal s WHERE s.run_no > w.run_no ORDER BY s.run_no LIMIT 1)
+        SELECT (SELECT s.run_no FROM taskq.countdown s WHERE s.run_no > w.run_no ORDER BY s.run_no LIMIT 1)
           FROM waiting AS w WHERE w.run_no IS NOT NULL)
       SELECT w.run_no FROM waiting AS w WHERE w.run_no IS NOT NULL LIMIT $2",
 );
 static OF: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT u.task_no FROM pg_catalog.unnest($1) AS u(task_no)
-       WHERE EXISTS (SELECT FROM taskq.signal s WHERE s.run_no = u.task_no OFFSET 0)",
+       WHERE EXISTS (SELECT FROM taskq.countdown s WHERE s.run_no = u.task_no OFFSET 0)",
 );
 static LOCK_COUNTERS: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no FOR UPDATE SKIP LOCKED");
@@ -119,7 +119,7 @@ pub(crate) fn locked<T>(
         let locked = lock()?;
         let waiting = rows(&locked).values().filter(|row| matches!(row.place, Place::Blocked(_)));
         let waiting: Vec<TaskNo> = waiting.map(|row| row.task_no).collect();
-        if waiting.is_empty() || !signal::may_be_there() || !of(&waiting, clock::now()) {
+        if waiting.is_empty() || !countdown::may_be_there() || !of(&waiting, clock::now()) {
             return Ok(locked);
         }
     }
@@ -129,7 +129,7 @@ pub(crate) fn locked<T>(
 /// from their dependencies, so that a signal of their earlier life would count twice. The caller has locked all that
 /// they wait for, and so waited for the transactions that were sending one.
 pub(crate) fn forget(task_nos: &[TaskNo]) {
-    signal::FORGET.execute(task_nos);
+    countdown::FORGET.execute(task_nos);
 }
 
 fn fold(waiting: Vec<TaskNo>, now: Time) -> bool {
@@ -154,7 +154,7 @@ fn fold_what_can_be(waiting: Vec<TaskNo>, now: Time) -> bool {
 fn sweep(waiting: Vec<TaskNo>, counted: &[Counted]) -> bool {
     let locked: HashSet<TaskNo> = counted.iter().flat_map(|part| &part.locked).copied().collect();
     let others: Vec<TaskNo> = waiting.into_iter().filter(|n| !locked.contains(n)).collect();
-    let swept = !others.is_empty() && signal::SWEEP.execute(others) > 0;
+    let swept = !others.is_empty() && countdown::SWEEP.execute(others) > 0;
     swept || counted.iter().any(|part| part.changed)
 }
 
@@ -181,7 +181,7 @@ pub(super) fn try_lock_and_count(task_nos: &[TaskNo], now: Time) -> Counted {
         return Counted { locked, changed: false };
     }
     let mut deltas = Deltas::new();
-    for (waiting, signal) in signal::TAKE.map(
+    for (waiting, signal) in countdown::TAKE.map(
         locked.as_slice(),
         |(run_no, wait_no, satisfied, failed, lost, lost_status, skipped)| {
             ((run_no, wait_no), Delta { satisfied, failed, lost, skipped, lost_status })

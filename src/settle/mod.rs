@@ -6,20 +6,20 @@
 
 mod cancel;
 pub(crate) mod commit;
+mod countdown;
 pub(crate) mod fold;
 mod lost;
 pub(crate) mod merge_keys;
 pub(crate) mod riders;
 mod shared_end;
-mod signal;
 mod store;
 pub(crate) mod suspended;
 mod unsent;
 
 pub(crate) use crate::store::settled::Ending;
 pub(crate) use cancel::cancel_locked;
+pub(crate) use countdown::{Delta, Deltas, apply, deltas, release_or_complete, without_open};
 pub(crate) use lost::{Lost, TOO_FEW};
-pub(crate) use signal::{Delta, Deltas, apply, deltas, release_or_complete, without_open};
 pub(crate) use store::store;
 
 use crate::number::TaskNo;
@@ -46,7 +46,7 @@ pub(crate) fn store_all(endings: &[Ending], now: Time) -> Vec<(TaskNo, Outcome)>
 /// that cannot do without one that was lost abort, spontaneous tasks with nothing left to wait for complete if their time has come.
 pub(crate) fn propagate(news: Vec<(TaskNo, Outcome)>, now: Time) {
     if !news.is_empty() {
-        propagate_deltas(signal::deltas(&news), now);
+        propagate_deltas(countdown::deltas(&news), now);
     }
 }
 
@@ -57,6 +57,6 @@ pub(crate) fn propagate_deltas(mut deltas: Deltas, now: Time) {
         let endings = apply(deltas, now);
         store(&endings, now);
         let news: Vec<(TaskNo, Outcome)> = endings.iter().map(|e| (e.task_no, e.outcome)).collect();
-        deltas = if news.is_empty() { Deltas::new() } else { signal::deltas(&news) };
+        deltas = if news.is_empty() { Deltas::new() } else { countdown::deltas(&news) };
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::signal::{release_or_complete, without_open};
+use super::countdown::{release_or_complete, without_open};
 use super::{Ending, fold, settle};
 use crate::ends::touched;
 use crate::locks::{self, LockStrength};

@@ -7,7 +7,7 @@ use crate::number::TaskNo;
 use crate::pg::uncommitted::Table;
 
 /// With the columns `run_no`, `wait_no`, `satisfied`, `failed`, `lost`, `lost_status`, `skipped`.
-static SIGNAL: Table = Table { schema: c"taskq", name: c"signal", index: c"signal_run_idx" };
+static SIGNAL: Table = Table { schema: c"taskq", name: c"countdown", index: c"countdown_run_idx" };
 /// With `task_no` and `remaining` as its first columns.
 static BLOCKED: Table = Table { schema: c"taskq", name: c"blocked", index: c"blocked_pkey" };
 

@@ -18,7 +18,7 @@ crate::pg::table::table!(c"action_setting":
     NAME: String,
     PAUSED: bool,
     MAX_TRIES: Option<i32>,
-    MAX_DURATION: Option<Interval>,
+    LEASE: Option<Interval>,
     BACKOFF: Option<JsonText>,
     MAX_CONCURRENCY: Option<i32>,
     RATE_LIMIT: Option<i32>,
@@ -44,7 +44,7 @@ pub(crate) struct Setting {
     /// None of its tasks is granted.
     pub(crate) paused: bool,
     /// The lease of tasks that say nothing about it, where the claim says nothing either.
-    pub(crate) max_duration: Option<Interval>,
+    pub(crate) lease: Option<Interval>,
     /// How many of its tasks may be in progress; `None`: any number.
     pub(crate) max_concurrency: Option<i32>,
     /// How many grants it allows, and in which time; `None`: any number.
@@ -76,7 +76,7 @@ impl Setting {
     fn read(row: &Row) -> Self {
         Setting {
             paused: row.get(PAUSED),
-            max_duration: row.get(MAX_DURATION),
+            lease: row.get(LEASE),
             max_concurrency: row.get(MAX_CONCURRENCY),
             rate: row.get(RATE_LIMIT).zip(row.get(RATE_PERIOD)),
             retention: row.get(RETENTION),
@@ -147,7 +147,7 @@ pub(crate) fn ensure(name: &str) {
     ENSURE.execute(name);
 }
 
-/// name, max_tries, max_duration, backoff; max_concurrency, rate_limit, rate_period, retention; notify, on_timeout,
+/// name, max_tries, lease, backoff; max_concurrency, rate_limit, rate_period, retention; notify, on_timeout,
 /// max_timeouts, clear; retention_aborted, fair, max_per_group, expires_in, max_run_time.
 #[rustfmt::skip]
 pub(crate) type Settings = (
@@ -158,7 +158,7 @@ pub(crate) type Settings = (
 static CHANGE_SETTINGS: Statement<Settings, (Option<i32>, Option<i32>, Option<i32>)> = Statement::new(
     c"UPDATE taskq.action_setting s
          SET max_tries = COALESCE($2, CASE WHEN 'max_tries' = ANY ($12) THEN NULL ELSE s.max_tries END),
-             max_duration = COALESCE($3, CASE WHEN 'max_duration' = ANY ($12) THEN NULL ELSE s.max_duration END),
+             lease = COALESCE($3, CASE WHEN 'lease' = ANY ($12) THEN NULL ELSE s.lease END),
              backoff = COALESCE($4, CASE WHEN 'backoff' = ANY ($12) THEN NULL ELSE s.backoff END),
              max_concurrency = COALESCE($5, CASE WHEN 'max_concurrency' = ANY ($12) THEN NULL
                                                  ELSE s.max_concurrency END),

@@ -216,7 +216,7 @@ static DROP_OPEN: Statement<&[TaskNo], Dropped> = Statement::new(
         UPDATE taskq.dependency d SET counts = 'd'
          WHERE d.ctid = ANY (ARRAY(SELECT o.ctid FROM open AS o WHERE NOT o.suspending)) RETURNING d.run_no),
       left_over AS (
-        DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)
+        DELETE FROM taskq.countdown s WHERE s.run_no = ANY ($1)
         RETURNING s.run_no, s.wait_no, s.failed, s.lost, s.skipped, s.lost_status)
       SELECT g.run_no, NULL::integer, 0, 0, 0, NULL::text FROM gone AS g
       UNION ALL SELECT k.run_no, NULL, 0, 0, 0, NULL FROM kept AS k

@@ -1,7 +1,7 @@
 //! The live rows of tasks, whichever table they are in: what they are, and removing them.
 
 use crate::store::run::changes;
-use crate::store::{blocked, lease, parked, scheduled, signal, slot};
+use crate::store::{blocked, countdown, lease, parked, scheduled, slot};
 use crate::wake;
 
 pub(crate) use crate::store::live_row::{Counter, Live, Place};
@@ -26,7 +26,7 @@ pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
     for (statement, task_nos) in [
         (&changes::REMOVE, &run),
         (&blocked::REMOVE, &blocked),
-        (&signal::FORGET, &blocked),
+        (&countdown::FORGET, &blocked),
         (&scheduled::REMOVE, &scheduled),
         (&parked::REMOVE, &parked),
     ] {

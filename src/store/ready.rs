@@ -40,7 +40,7 @@ pub(crate) fn make_ready(freed: &[Freed]) {
             failures: freed.failures,
             dependencies: freed.dependencies,
             gated: task.gated,
-            max_duration: task.max_duration,
+            lease: task.lease,
             max_run_time: task.max_run_time,
             key_hash: task.merge_key.as_deref().map(|key| {
                 let action = known_actions::of_number(task.action_no)
@@ -90,7 +90,7 @@ pub(crate) fn insert_new<'a>(tasks: impl Iterator<Item = New<'a>>) {
                 failures: task.failures,
                 dependencies: task.dependencies,
                 gated: task.spec.is_gated(),
-                max_duration: task.spec.max_duration,
+                lease: task.spec.lease,
                 max_run_time: task.spec.max_run_time,
                 key_hash: task.spec.merge_key.as_deref().map(|key| key_hash(&task.spec.action, group, key)),
             }

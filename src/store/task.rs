@@ -24,7 +24,7 @@ table!(c"task":
     INSERTED_AT: Time,
     NOT_BEFORE: Option<Time>,
     EXPIRES_AT: Option<Time>,
-    MAX_DURATION: Option<Interval>,
+    LEASE: Option<Interval>,
     MAX_RUN_TIME: Option<Interval>,
     RETENTION: Option<Interval>,
     RETENTION_ABORTED: Option<Interval>,
@@ -179,7 +179,7 @@ pub(crate) struct Placed {
     /// It is not granted before this time; `None`: from now on.
     pub(crate) not_before: Option<Time>,
     /// The lease of its grants where the claim gives none; `None`: what its action says, else the setting.
-    pub(crate) max_duration: Option<Interval>,
+    pub(crate) lease: Option<Interval>,
     /// The longest that a try of it lasts; `None`: what its action says.
     pub(crate) max_run_time: Option<Interval>,
     /// The group that it belongs to.
@@ -197,7 +197,7 @@ impl Placed {
             action_no: row.get(ACTION_NO),
             priority: row.get(PRIORITY),
             not_before: row.get(NOT_BEFORE),
-            max_duration: row.get(MAX_DURATION),
+            lease: row.get(LEASE),
             max_run_time: row.get(MAX_RUN_TIME),
             gated: group.is_some() || merge_key.is_some() || row.get(WORKGROUP).is_some(),
             group,
@@ -262,7 +262,7 @@ fn values(task: &New, now: Time) -> [Set; 26] {
         INSERTED_AT.to(now),
         NOT_BEFORE.to(spec.not_before),
         EXPIRES_AT.to(spec.expires_at),
-        MAX_DURATION.to(spec.max_duration),
+        LEASE.to(spec.lease),
         MAX_RUN_TIME.to(spec.max_run_time),
         RETENTION.to(spec.retention),
         RETENTION_ABORTED.to(spec.retention_aborted),
@@ -290,7 +290,7 @@ fn unique_until(spec: &TaskSpec, unique: &Unique, now: Time) -> Option<Time> {
 pub(crate) static UPDATE: Statement<(&[TaskNo], i32, Time, i32, Interval, &str, JsonText)> = Statement::new(
     c"UPDATE taskq.task t
          SET priority = COALESCE($2, t.priority), not_before = COALESCE($3, t.not_before),
-             max_tries = COALESCE($4, t.max_tries), max_duration = COALESCE($5, t.max_duration),
+             max_tries = COALESCE($4, t.max_tries), lease = COALESCE($5, t.lease),
              body = COALESCE($6, t.body), metadata = COALESCE($7, t.metadata)
        WHERE t.task_no = ANY ($1)",
 );

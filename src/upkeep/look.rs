@@ -5,7 +5,7 @@ use crate::pg::clock::Time;
 use crate::pg::table;
 use crate::store::by_time as due_by_time;
 use crate::store::low_ends::{self, Found};
-use crate::store::{lease, numbers, run, schedule, scheduled, settled, signal};
+use crate::store::{countdown, lease, numbers, run, schedule, scheduled, settled};
 use crate::wake::lately;
 
 /// What is due, by kind.
@@ -48,7 +48,7 @@ pub(crate) fn look(action_nos: &[i32], now: Time) -> Due {
                 now,
             ),
             by_time: due_by_time::first_due(look, &starts.by_time, now),
-            signals: starts.signals && signal::any(look),
+            signals: starts.signals && countdown::any(look),
             settled: settled::first_expired(look, starts.settled, now),
         };
         let schedule = schedule::any_due(look, now);

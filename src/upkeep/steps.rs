@@ -73,7 +73,7 @@ static NEXT_OF_ALL: Statement<(Time, Time), Option<Time>> = Statement::new(
                               WHERE s.action_no > a.action_no ORDER BY s.action_no, s.due LIMIT 1) AS n)
       SELECT LEAST((SELECT l.deadline FROM taskq.lease l WHERE l.deadline <= $2 ORDER BY l.deadline LIMIT 1),
                    (SELECT pg_catalog.min(a.due) FROM actions AS a),
-                   CASE WHEN EXISTS (SELECT FROM taskq.signal) THEN $1 END)",
+                   CASE WHEN EXISTS (SELECT FROM taskq.countdown) THEN $1 END)",
 );
 
 /// When something will be due if nothing is committed until then; retention, entries held back and tallies aside. Of deadlines,

@@ -15,18 +15,18 @@ use crate::returns::tokens::valid;
 use crate::rights::{self, Doing};
 use crate::token::Token;
 
-/// `taskq.extend_tasks_ownership(actor_id, task_ids, tokens, max_duration, wait) -> TABLE (task_id, owned)`
+/// `taskq.extend_tasks_ownership(actor_id, task_ids, tokens, lease, wait) -> TABLE (task_id, owned)`
 #[pg_extern(sql = "")]
 fn taskq_extend_tasks_ownership(
     actor_id: Option<&str>,
     task_ids: Option<Vec<Option<String>>>,
     tokens: Option<Vec<Option<Uuid>>>,
-    max_duration: Option<Interval>,
+    lease: Option<Interval>,
     wait: Option<Interval>,
     info: pg_sys::FunctionCallInfo,
 ) -> Rows<(Option<String>, bool)> {
     let _called = block::called(info);
-    Rows(rights::for_caller(|| extend(actor_id, task_ids, tokens, max_duration, wait)))
+    Rows(rights::for_caller(|| extend(actor_id, task_ids, tokens, lease, wait)))
 }
 
 /// Moves the deadlines of those of the tasks that are held or can be held again; for each pair, whether it is one of these. With
@@ -35,23 +35,23 @@ pub(super) fn extend(
     actor_id: Option<&str>,
     task_ids: Option<Vec<Option<String>>>,
     tokens: Option<Vec<Option<Uuid>>>,
-    max_duration: Option<Interval>,
+    lease: Option<Interval>,
     wait: Option<Interval>,
 ) -> Result<Vec<(Option<String>, bool)>> {
     let actor_id = required("actor_id", actor_id)?;
     let pairs = pairs(required("task_ids", task_ids)?, required("tokens", tokens)?)?;
-    let max_duration = required("max_duration", max_duration)?;
-    check_interval("max_duration", Some(max_duration))?;
+    let lease = required("lease", lease)?;
+    check_interval("lease", Some(lease))?;
     if actor_id.is_empty() {
         return Err(Refusal::not_valid("actor_id", "an empty string", "Give the worker a name."));
     }
     if let Some(wait) = wait {
-        heartbeat::wait(&pairs, max_duration, actor_id, wait)?;
+        heartbeat::wait(&pairs, lease, actor_id, wait)?;
     }
     let held = valid(&pairs);
     let tokens: Vec<Token> = held.values().copied().collect();
     let now = clock::now();
-    let extended = more_time(&tokens, now.plus(max_duration), actor_id, now);
+    let extended = more_time(&tokens, now.plus(lease), actor_id, now);
     // As for returns: a made-up token must reveal nothing of its task.
     rights::check_tasks(Doing::Work, extended.keys().copied())?;
     Ok(pairs

@@ -65,7 +65,7 @@ static HELD: Statement<(&[TaskNo], &[Nonce]), Held> = Statement::new(
 /// extended before, where that can be done at once for all to see; extending again is for the caller.
 pub(super) fn wait(
     pairs: &[(Option<String>, Option<Uuid>)],
-    max_duration: Interval,
+    lease: Interval,
     actor_id: &str,
     wait: Interval,
 ) -> Result<()> {
@@ -82,7 +82,7 @@ pub(super) fn wait(
     }
     // In a block nothing is done that the end of the caller's transaction could not undo.
     if !block::begun_by_caller() {
-        let deadline = began.plus(max_duration);
+        let deadline = began.plus(lease);
         let order = Order { deadline, tokens: tokens.clone(), actor_id: actor_id.to_owned() };
         errand::send("taskq_extend_main", &order.written());
     }

@@ -23,7 +23,7 @@ use crate::returns::Given;
 use crate::rights;
 use crate::verbs::insert::json;
 
-/// `taskq.return_and_own_tasks(actor_id, returns jsonb, max_tasks, actions, max_duration, with_results, with_steps) ->
+/// `taskq.return_and_own_tasks(actor_id, returns jsonb, max_tasks, actions, lease, with_results, with_steps) ->
 /// TABLE (…)`
 #[pg_extern(sql = "")]
 #[allow(clippy::too_many_arguments)]
@@ -32,7 +32,7 @@ fn taskq_return_and_own_tasks_json(
     returns: Option<AnyElement>,
     max_tasks: Option<i32>,
     actions: Option<Vec<Option<String>>>,
-    max_duration: Option<Interval>,
+    lease: Option<Interval>,
     with_results: Option<bool>,
     with_steps: Option<bool>,
     info: pg_sys::FunctionCallInfo,
@@ -40,12 +40,12 @@ fn taskq_return_and_own_tasks_json(
     let _called = block::called(info);
     Rows(rights::for_caller(|| {
         let returning = Returning::parse(&json("returns", returns)?)?;
-        let request = own::request(actor_id, max_tasks, actions, max_duration)?;
+        let request = own::request(actor_id, max_tasks, actions, lease)?;
         return_and_own(returning, &request, With::of(with_results, with_steps))
     }))
 }
 
-/// `taskq.return_and_own_tasks(actor_id, task_ids, tokens, max_tasks, actions, max_duration, with_results, with_steps) ->
+/// `taskq.return_and_own_tasks(actor_id, task_ids, tokens, max_tasks, actions, lease, with_results, with_steps) ->
 /// TABLE (…)`
 #[pg_extern(sql = "")]
 #[allow(clippy::too_many_arguments)]
@@ -55,7 +55,7 @@ fn taskq_return_and_own_tasks(
     tokens: Option<Vec<Option<Uuid>>>,
     max_tasks: Option<i32>,
     actions: Option<Vec<Option<String>>>,
-    max_duration: Option<Interval>,
+    lease: Option<Interval>,
     with_results: Option<bool>,
     with_steps: Option<bool>,
     info: pg_sys::FunctionCallInfo,
@@ -63,7 +63,7 @@ fn taskq_return_and_own_tasks(
     let _called = block::called(info);
     Rows(rights::for_caller(|| {
         let pairs = pairs(required("task_ids", task_ids)?, required("tokens", tokens)?)?;
-        let request = own::request(actor_id, max_tasks, actions, max_duration)?;
+        let request = own::request(actor_id, max_tasks, actions, lease)?;
         return_and_own(Returning::completed(pairs), &request, With::of(with_results, with_steps))
     }))
 }

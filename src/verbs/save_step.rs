@@ -17,16 +17,16 @@ use crate::store::step;
 use crate::token::Nonce;
 use crate::wake;
 
-/// `taskq.save_step(task_id, token, step, result, max_duration) -> jsonb`
+/// `taskq.save_step(task_id, token, step, result, lease) -> jsonb`
 #[pg_extern(sql = "")]
 fn taskq_save_step(
     task_id: Option<&str>,
     token: Option<Uuid>,
     step: Option<&str>,
     result: Option<AnyElement>,
-    max_duration: Option<Interval>,
+    lease: Option<Interval>,
 ) -> Option<AnyElement> {
-    rights::for_caller(|| save(task_id, token, step, result.and_then(JsonText::from_argument), max_duration))
+    rights::for_caller(|| save(task_id, token, step, result.and_then(JsonText::from_argument), lease))
         .and_then(JsonText::into_result)
 }
 
@@ -56,12 +56,12 @@ fn save(
     token: Option<Uuid>,
     step: Option<&str>,
     result: Option<JsonText>,
-    max_duration: Option<Interval>,
+    lease: Option<Interval>,
 ) -> Result<Option<JsonText>> {
     let id = required("task_id", task_id)?;
     let token = required("token", token)?;
     let name = check_name("step", step)?;
-    check_interval("max_duration", max_duration)?;
+    check_interval("lease", lease)?;
     let its = performance(id, &token)?;
     let Some(held) = HELD.first((its.task_no, its.nonce)) else {
         return Err(tokens::refusal(id, &token));
@@ -77,9 +77,9 @@ fn save(
             result
         }
     };
-    if max_duration.is_some() {
+    if lease.is_some() {
         let (ids, tokens) = (vec![Some(id.to_owned())], vec![Some(token)]);
-        extend(held.actor_id.as_deref(), Some(ids), Some(tokens), max_duration, None)?;
+        extend(held.actor_id.as_deref(), Some(ids), Some(tokens), lease, None)?;
     }
     Ok(stored)
 }

@@ -21,14 +21,14 @@ use crate::words::{given_words, word};
 /// The greatest rate: what is left of it is a floating-point number, which tells every one of these from the next.
 const MOST_RATE: i32 = 1_000_000_000;
 
-/// `taskq.set_action(action, max_tries, max_duration, backoff, max_concurrency, rate_limit, rate_period,
+/// `taskq.set_action(action, max_tries, lease, backoff, max_concurrency, rate_limit, rate_period,
 /// retention, notify, on_timeout, max_timeouts, clear, retention_aborted, fair, max_per_group, expires_in, max_run_time) -> void`
 #[pg_extern(sql = "")]
 #[allow(clippy::too_many_arguments)]
 fn taskq_set_action(
     action: Option<&str>,
     max_tries: Option<i32>,
-    max_duration: Option<Interval>,
+    lease: Option<Interval>,
     backoff: Option<AnyElement>,
     max_concurrency: Option<i32>,
     rate_limit: Option<i32>,
@@ -48,7 +48,7 @@ fn taskq_set_action(
         let settings = Settings {
             name: check_name("action", action)?,
             max_tries,
-            max_duration,
+            lease,
             backoff: backoff.and_then(JsonText::from_argument),
             max_concurrency,
             rate_limit,
@@ -73,7 +73,7 @@ fn taskq_set_action(
 /// What can be cleared.
 const CLEARABLE: [&str; 13] = [
     "max_tries",
-    "max_duration",
+    "lease",
     "backoff",
     "max_concurrency",
     "rate_limit",
@@ -91,7 +91,7 @@ const CLEARABLE: [&str; 13] = [
 struct Settings<'a> {
     name: &'a str,
     max_tries: Option<i32>,
-    max_duration: Option<Interval>,
+    lease: Option<Interval>,
     backoff: Option<JsonText>,
     max_concurrency: Option<i32>,
     rate_limit: Option<i32>,
@@ -121,7 +121,7 @@ impl Settings<'_> {
             check_number(argument, value, least, most)?;
         }
         for (argument, value) in [
-            ("max_duration", self.max_duration),
+            ("lease", self.lease),
             ("retention", self.retention),
             ("retention_aborted", self.retention_aborted),
             ("rate_period", self.rate_period),
@@ -181,7 +181,7 @@ fn set_action(settings: &Settings) -> Result<()> {
     let (max_concurrency, rate_limit, max_per_group) = action_setting::set((
         name,
         settings.max_tries,
-        settings.max_duration,
+        settings.lease,
         settings.backoff.clone(),
         settings.max_concurrency,
         settings.rate_limit,

@@ -37,12 +37,12 @@ struct Change {
     priority: Option<i32>,
     not_before: Option<Time>,
     max_tries: Option<i32>,
-    max_duration: Option<Interval>,
+    lease: Option<Interval>,
     body: Option<String>,
     metadata: Option<JsonText>,
 }
 
-/// `taskq.update_tasks(task_ids, priority, not_before, delay, max_tries, max_duration, body, metadata, if_started, groups,
+/// `taskq.update_tasks(task_ids, priority, not_before, delay, max_tries, lease, body, metadata, if_started, groups,
 /// actions) -> bigint`
 #[pg_extern(sql = "")]
 #[allow(clippy::too_many_arguments)]
@@ -52,7 +52,7 @@ fn taskq_update_tasks(
     not_before: Option<TimestampWithTimeZone>,
     delay: Option<Interval>,
     max_tries: Option<i32>,
-    max_duration: Option<Interval>,
+    lease: Option<Interval>,
     body: Option<String>,
     metadata: Option<AnyElement>,
     if_started: Option<&str>,
@@ -70,7 +70,7 @@ fn taskq_update_tasks(
             priority,
             not_before: time(not_before, delay)?,
             max_tries: check_max_tries(max_tries)?,
-            max_duration: check_interval("max_duration", max_duration)?,
+            lease: check_interval("lease", lease)?,
             body,
             metadata: check_metadata(metadata.and_then(JsonText::from_argument))?,
         };
@@ -295,7 +295,7 @@ fn apply(rows: &[&Live], change: &Change, now: Time) {
         change.priority,
         change.not_before,
         change.max_tries,
-        change.max_duration,
+        change.lease,
         change.body.as_deref(),
         change.metadata.clone(),
     ));
@@ -354,18 +354,18 @@ fn keep_place(task_nos: &[TaskNo], change: &Change) {
         return;
     }
     // Claims have skipped them while they were locked.
-    for action_no in changes::KEEP_PLACE.query((task_nos, change.max_duration, change.priority)) {
+    for action_no in changes::KEEP_PLACE.query((task_nos, change.lease, change.priority)) {
         wake::ready(action_no);
     }
 }
 
 impl Change {
     fn is_empty(&self) -> bool {
-        let Change { priority, not_before, max_tries, max_duration, body, metadata } = self;
+        let Change { priority, not_before, max_tries, lease, body, metadata } = self;
         priority.is_none()
             && not_before.is_none()
             && max_tries.is_none()
-            && max_duration.is_none()
+            && lease.is_none()
             && body.is_none()
             && metadata.is_none()
     }

@@ -9,7 +9,7 @@ use crate::session::{Grant, Session};
 pub fn fill(session: &mut Session) -> Vec<Grant> {
     let tasks = json!([
         {"id": "done", "action": "d", "body": {"a": [1, "two"]}, "metadata": {"k": "v"}}, {"id": "failed", "action": "d"},
-        {"id": "held 1", "action": "h", "max_tries": 3}, {"id": "held 2", "action": "h", "max_duration": "1 day"},
+        {"id": "held 1", "action": "h", "max_tries": 3}, {"id": "held 2", "action": "h", "lease": "1 day"},
         {"id": "ready 1", "action": "x", "priority": 5}, {"id": "ready 2", "action": "x"},
         {"id": "scheduled", "action": "x", "not_before": "2100-01-01"},
         {"id": "blocked", "action": "x", "depends_on": ["held 1", {"id": "failed", "condition": "settled"}]},

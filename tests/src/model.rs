@@ -61,7 +61,7 @@ pub struct Task {
     pub action: String,
     pub priority: i32,
     pub max_tries: Option<i32>,
-    pub max_duration: Option<Millis>,
+    pub lease: Option<Millis>,
     pub not_before: Option<Millis>,
     pub spontaneous: bool,
     pub code: Code,

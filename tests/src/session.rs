@@ -134,10 +134,10 @@ impl Session {
 
     /// `own_tasks` with the default lease.
     pub fn own(&mut self, actor: &str, max_tasks: i32, actions: &[&str]) -> Answer<Vec<Grant>> {
-        self.own_with(actor, max_tasks, actions, "max_duration => NULL")
+        self.own_with(actor, max_tasks, actions, "lease => NULL")
     }
 
-    /// `own_tasks` with further arguments as SQL, such as `max_duration => '1 minute'`.
+    /// `own_tasks` with further arguments as SQL, such as `lease => '1 minute'`.
     pub fn own_with(
         &mut self,
         actor: &str,
@@ -154,7 +154,7 @@ impl Session {
 
     /// The one task that `own_tasks` grants; it is a failure of the test if there is none.
     pub fn own_one(&mut self, action: &str) -> Grant {
-        self.own_one_with(action, "max_duration => NULL")
+        self.own_one_with(action, "lease => NULL")
     }
 
     /// [`Session::own_one`] with further arguments as SQL.
@@ -165,16 +165,11 @@ impl Session {
     }
 
     /// `extend_tasks_ownership`: for each pair, whether it is still held.
-    pub fn extend(
-        &mut self,
-        actor: &str,
-        held: &[(&str, Uuid)],
-        max_duration: &str,
-    ) -> Answer<Vec<(String, bool)>> {
+    pub fn extend(&mut self, actor: &str, held: &[(&str, Uuid)], lease: &str) -> Answer<Vec<(String, bool)>> {
         let (ids, tokens): (Vec<&str>, Vec<Uuid>) = held.iter().copied().unzip();
         let rows = self.client.query(
             "SELECT task_id, owned FROM taskq.extend_tasks_ownership($1, $2, $3, $4::text::interval)",
-            &[&actor, &ids, &tokens, &max_duration],
+            &[&actor, &ids, &tokens, &lease],
         )?;
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }

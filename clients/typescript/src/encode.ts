@@ -58,7 +58,7 @@ export function encodeTask({ body, ...options }: NewTask): Json {
 
 function encodeKey(key: string, value: any): unknown {
   switch (key) {
-    case "maxDuration":
+    case "lease":
     case "maxRunTime":
     case "delay":
     case "expiresIn":

@@ -41,7 +41,7 @@ export interface TaskOptions {
   priority?: number;
   maxTries?: number;
   /** The lease where the claim does not say. The workers of this package always do. */
-  maxDuration?: Duration;
+  lease?: Duration;
   /** The longest that one try may take, however often its lease is extended. */
   maxRunTime?: Duration;
   notBefore?: Instant;

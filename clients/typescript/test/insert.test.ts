@@ -29,7 +29,7 @@ describe("insertion", () => {
         id: "all keys",
         priority: 7,
         maxTries: 3,
-        maxDuration: 90_000,
+        lease: 90_000,
         delay: "1 hour",
         dependsOn: [{ id: "first", condition: "settled" }],
         groupId: "g",
@@ -57,7 +57,7 @@ describe("insertion", () => {
       [7, 3, "g", "w", "m", { by: "ann" }, "blocked"],
     );
     assert.equal(task.total_dependencies, 1);
-    assert.equal(task.max_duration.minutes * 60 + (task.max_duration.seconds ?? 0), 90);
+    assert.equal(task.lease.minutes * 60 + (task.lease.seconds ?? 0), 90);
     assert.deepEqual(task.backoff, { kind: "fixed", initial: "2000 milliseconds", jitter: 0.5 });
   });
 

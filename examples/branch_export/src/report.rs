@@ -21,7 +21,7 @@ SELECT id, state, num_signals, total_dependencies FROM taskq.tasks
 pub const FINAL: &str = r#"
 \echo
 \echo taskq.stats:
-SELECT action, blocked, ready, "in-progress", completed, aborted, waiting_p50, running_p50, running_p99
+SELECT action, blocked, ready, in_progress, completed, aborted, waiting_p50, running_p50, running_p99
   FROM taskq.stats ORDER BY action;
 \echo the branch, and the marks and the manifest of its last export (taskq.tasks):
 SELECT id, state, status, num_tries, num_signals || '/' || total_dependencies AS signals, actor_id

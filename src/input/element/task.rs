@@ -30,7 +30,7 @@ pub(super) struct RawTask<'a> {
     priority: Option<i32>,
     max_tries: Option<i32>,
     #[serde(borrow)]
-    max_duration: Option<Cow<'a, str>>,
+    lease: Option<Cow<'a, str>>,
     #[serde(borrow)]
     not_before: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -75,7 +75,7 @@ pub(in crate::input) fn parse_task(
     let id = raw.id.map(Cow::into_owned);
     let refuse = |problem: Problem| Element::Task.malformed(n, id.as_deref(), &problem);
     let mut interval = |key: &str, text: Option<Cow<str>>| interval_of(&refuse, intervals, key, text);
-    let max_duration = interval("max_duration", raw.max_duration)?;
+    let lease = interval("lease", raw.lease)?;
     let (completed, aborted) = match raw.retention {
         None => (None, None),
         Some(RawRetention { completed, aborted }) => (completed, aborted),
@@ -103,7 +103,7 @@ pub(in crate::input) fn parse_task(
         body,
         priority: raw.priority.unwrap_or(0),
         max_tries: raw.max_tries,
-        max_duration,
+        lease,
         not_before,
         expires_at,
         max_run_time,

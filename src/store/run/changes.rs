@@ -124,10 +124,10 @@ pub(crate) static HOLD_AGAIN: Statement<(TaskNo, Time, &str, bool)> = Statement:
 pub(crate) static KEEP_PLACE: Statement<(&[TaskNo], Interval, i32), i32> = Statement::new(
     c"WITH gone AS (DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) RETURNING r.*)
       INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,
-                             dependencies, grantable, limited, gated, keyed, max_duration, max_run_time, lane, key_hash,
+                             dependencies, grantable, limited, gated, keyed, lease, max_run_time, lane, key_hash,
                              aside)
       SELECT g.task_no, g.position, 0, 0, 'infinity', g.action_no, COALESCE($3, g.priority), g.tries, g.failures,
-             g.dependencies, g.grantable, false, g.gated, false, COALESCE($2, g.max_duration), g.max_run_time,
+             g.dependencies, g.grantable, false, g.gated, false, COALESCE($2, g.lease), g.max_run_time,
              g.lane, g.key_hash, g.aside
         FROM gone AS g
       RETURNING action_no",

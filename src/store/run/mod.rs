@@ -38,7 +38,7 @@ table!(c"run":
     FAILURES: i32,
     DEPENDENCIES: i32,
     GATED: bool,
-    MAX_DURATION: Option<Interval>,
+    LEASE: Option<Interval>,
     MAX_RUN_TIME: Option<Interval>,
     KEY_HASH: Option<i64>,
     ASIDE: Option<ReasonNo>,
@@ -148,7 +148,7 @@ pub(crate) struct Entry {
     /// It has a group, a workgroup or a merge key.
     pub(crate) gated: bool,
     /// The lease of its grants where the claim gives none; `None`: what its action says, else the setting.
-    pub(crate) max_duration: Option<Interval>,
+    pub(crate) lease: Option<Interval>,
     /// The longest that a try of it lasts; `None`: what its action says.
     pub(crate) max_run_time: Option<Interval>,
     /// Stands for its action, group and merge key; `None`: it has no merge key.
@@ -177,7 +177,7 @@ pub(crate) fn insert(entries: impl Iterator<Item = Entry>) {
                     LIMITED.to(false),
                     GATED.to(entry.gated),
                     KEYED.to(false),
-                    MAX_DURATION.to(entry.max_duration),
+                    LEASE.to(entry.lease),
                     MAX_RUN_TIME.to(entry.max_run_time),
                     KEY_HASH.to(entry.key_hash),
                 ]

@@ -70,7 +70,7 @@ static COUNT: Statement<(Time, bool, i32), Count> = Statement::planned_each_time
       SELECT 'expired', NULL, '', pg_catalog.count(*), NULL
         FROM (SELECT FROM taskq.settled AS s WHERE s.expires_at <= $1 ORDER BY s.expires_at LIMIT 10000) AS s
       UNION ALL
-      SELECT 'signals', NULL, '', pg_catalog.count(*), NULL FROM taskq.signal AS g
+      SELECT 'signals', NULL, '', pg_catalog.count(*), NULL FROM taskq.countdown AS g
       UNION ALL
       SELECT 'schedules', NULL, x.what, x.number, NULL
         FROM (SELECT pg_catalog.count(*) AS all, pg_catalog.count(*) FILTER (WHERE s.next_at <= $1) AS due,

@@ -30,14 +30,14 @@ use leave::leave;
 use look::{Look, look};
 pub(crate) use wait::look_for_work;
 
-/// `taskq.own_tasks(actor_id, max_tasks, actions, max_duration, wait, with_results, with_steps) -> TABLE (…)`
+/// `taskq.own_tasks(actor_id, max_tasks, actions, lease, wait, with_results, with_steps) -> TABLE (…)`
 #[pg_extern(sql = "")]
 #[allow(clippy::too_many_arguments)]
 fn taskq_own_tasks(
     actor_id: Option<String>,
     max_tasks: Option<i32>,
     actions: Option<Vec<Option<String>>>,
-    max_duration: Option<Interval>,
+    lease: Option<Interval>,
     wait: Option<Interval>,
     with_results: Option<bool>,
     with_steps: Option<bool>,
@@ -45,7 +45,7 @@ fn taskq_own_tasks(
 ) -> Rows<Grant> {
     let _called = block::called(info);
     Rows(rights::for_caller(|| {
-        let request = request(actor_id, max_tasks, actions, max_duration)?;
+        let request = request(actor_id, max_tasks, actions, lease)?;
         let mut grants = own_tasks(&request, wait)?;
         With::of(with_results, with_steps).fetch(&mut grants);
         Ok(grants)
@@ -57,20 +57,20 @@ pub(super) fn request(
     actor_id: Option<String>,
     max_tasks: Option<i32>,
     actions: Option<Vec<Option<String>>>,
-    max_duration: Option<Interval>,
+    lease: Option<Interval>,
 ) -> Result<Request> {
     let request = Request {
         actor_id: required("actor_id", actor_id)?,
         max_tasks: check_max_tasks(required("max_tasks", max_tasks)?)?,
         actions: check_actions(required("actions", actions)?)?,
-        max_duration,
+        lease,
         taking: Taking::All,
         trial: false,
     };
     if request.actor_id.is_empty() {
         return Err(Refusal::not_valid("actor_id", "an empty string", "Give the worker a name."));
     }
-    check_interval("max_duration", max_duration)?;
+    check_interval("lease", lease)?;
     rights::check_actions(Doing::Work, request.actions.iter().map(String::as_str))?;
     Ok(request)
 }

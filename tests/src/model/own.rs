@@ -125,7 +125,7 @@ impl Model {
         let task = self.tasks.get_mut(&key).expect("a candidate exists");
         task.num_tries += 1;
         task.code = Code::InProgress;
-        let deadline = Some(now + lease.or(task.max_duration).unwrap_or(LEASE));
+        let deadline = Some(now + lease.or(task.lease).unwrap_or(LEASE));
         task.held = Some(Held { token: grant.token, actor: actor.to_owned(), deadline });
         let right_failures = (failures.0..=failures.1).contains(&grant.num_failures);
         if right_failures && (task.num_tries, deadline) == (grant.num_tries, grant.deadline) {

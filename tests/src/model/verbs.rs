@@ -13,7 +13,7 @@ pub struct New {
     pub action: String,
     pub priority: i32,
     pub max_tries: Option<i32>,
-    pub max_duration: Option<Millis>,
+    pub lease: Option<Millis>,
     pub delay: Option<Millis>,
     pub spontaneous: bool,
     /// Edges that name this task at either end.
@@ -94,7 +94,7 @@ impl Model {
             action: new.action.clone(),
             priority: new.priority,
             max_tries: new.max_tries,
-            max_duration: new.max_duration,
+            lease: new.lease,
             not_before: new.delay.map(|delay| self.now + delay),
             spontaneous: new.spontaneous,
             code: Code::Pending,

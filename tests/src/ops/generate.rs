@@ -45,7 +45,7 @@ fn task() -> impl Strategy<Value = New> {
     let numbers = (0..2i32, option::weighted(0.4, 1..3i32));
     let times = (option::weighted(0.3, duration()), option::weighted(0.2, duration()));
     (id(), action(), numbers, times, spontaneous, links).prop_map(
-        |(id, action, (priority, max_tries), (max_duration, delay), spontaneous, links)| {
+        |(id, action, (priority, max_tries), (lease, delay), spontaneous, links)| {
             let edge = |(other, condition, depends): (String, _, bool)| {
                 let (after, run) = if depends { (other, id.clone()) } else { (id.clone(), other) };
                 Edge { after, run, condition }
@@ -53,7 +53,7 @@ fn task() -> impl Strategy<Value = New> {
             let edges = links.into_iter().map(edge).collect();
             // A timer completes within a second of its time, or with the next call: the model does not say which.
             let delay = delay.filter(|_| !spontaneous);
-            New { id, action, priority, max_tries, max_duration, delay, spontaneous, edges }
+            New { id, action, priority, max_tries, lease, delay, spontaneous, edges }
         },
     )
 }

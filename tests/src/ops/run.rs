@@ -87,8 +87,7 @@ impl Pair {
         let lease_sql = lease.map_or("NULL".to_owned(), |lease| format!("'{lease} milliseconds'"));
         let listed: Vec<&str> = actions.iter().map(String::as_str).collect();
         let start = self.start;
-        let answer =
-            self.session().own_with(actor, max_tasks, &listed, &format!("max_duration => {lease_sql}"));
+        let answer = self.session().own_with(actor, max_tasks, &listed, &format!("lease => {lease_sql}"));
         let grants = answer.map_err(|error| format!("own_tasks failed: {error:?}"))?;
         self.grants.extend(grants.iter().map(|grant| (grant.task_id.clone(), grant.token)));
         let granted: Vec<Granted> = grants.iter().map(|grant| granted(grant, start)).collect();
@@ -282,7 +281,7 @@ fn task_json(task: &New) -> Value {
         "action": task.action,
         "priority": task.priority,
         "max_tries": task.max_tries,
-        "max_duration": interval(task.max_duration),
+        "lease": interval(task.lease),
         "delay": interval(task.delay),
         "spontaneous": task.spontaneous,
         "depends_on": depends_on,

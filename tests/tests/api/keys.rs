@@ -25,7 +25,7 @@ const MEANT: &[(&str, &str)] = &[
     ("groupId", "group_id"),
     ("mergekey", "merge_key"),
     ("unique_key", "unique_by"),
-    ("timeout", "max_duration"),
+    ("timeout", "lease"),
     ("retenton", "retention"),
 ];
 
@@ -40,7 +40,7 @@ fn an_unknown_key_names_the_element_and_the_key_that_is_meant() {
                 refused(&mut session, "TQ006", unknown, &format!("SELECT taskq.{function}($1)"), &[&tasks]);
             assert!(error.message().contains(&format!("\"{meant}\"")), "{unknown} is {meant}: {error:?}");
             assert!(error.detail().unwrap().contains("element 2 (\"bad\")"), "{error:?}");
-            assert!(error.hint().unwrap().contains("\"max_tries\", \"max_duration\""), "all keys: {error:?}");
+            assert!(error.hint().unwrap().contains("\"max_tries\", \"lease\""), "all keys: {error:?}");
         }
     }
     // Nothing is meant by this one, and no near miss is made up.

@@ -4,7 +4,7 @@ use taskq_tests::Db;
 
 const CALLS: &[&str] = &[
     "SELECT taskq.insert_task(id => 'a', action => 'x', body => 'text', priority => 1, max_tries => 2, \
-     max_duration => interval '1 minute', not_before => now(), spontaneous => false, post_result => false, \
+     lease => interval '1 minute', not_before => now(), spontaneous => false, post_result => false, \
      retention => interval '1 day', metadata => '{}'::jsonb, group_id => 'g', workgroup => 'w', merge_key => 'k', \
      unique_by => '{\"key\": \"k\"}', seed => false)",
     "SELECT taskq.insert_task(id => 'b', action => 'x', delay => interval '1 minute')",
@@ -17,10 +17,10 @@ const CALLS: &[&str] = &[
     "SELECT * FROM taskq.replace_tasks(tasks => '[]')",
     "SELECT * FROM taskq.replace_tasks(tasks => '[]', if_missing => 'ignore')",
     "SELECT * FROM taskq.own_tasks(actor_id => 'ann', max_tasks => 0, actions => '{x}')",
-    "SELECT * FROM taskq.own_tasks(actor_id => 'ann', max_tasks => 0, actions => '{x}', max_duration => '1 minute')",
+    "SELECT * FROM taskq.own_tasks(actor_id => 'ann', max_tasks => 0, actions => '{x}', lease => '1 minute')",
     "SELECT * FROM taskq.own_tasks('ann', 0, '{x}', wait => interval '0')",
     "SELECT * FROM taskq.extend_tasks_ownership(actor_id => 'ann', task_ids => '{}', tokens => '{}', \
-     max_duration => '1 minute')",
+     lease => '1 minute')",
     "SELECT * FROM taskq.return_tasks(task_ids => '{}', tokens => '{}', status_code => 'completed')",
     "SELECT * FROM taskq.return_tasks(task_ids => '{}', tokens => '{}', delay_workgroup => '1 minute')",
     "SELECT * FROM taskq.return_tasks(task_ids => '{}', tokens => '{}', status_code => 'pending', count_try => false)",

@@ -192,7 +192,7 @@ fn a_json_null_means_absent() {
         "body",
         "priority",
         "max_tries",
-        "max_duration",
+        "lease",
         "not_before",
         "delay",
         "depends_on",

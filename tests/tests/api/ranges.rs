@@ -5,7 +5,7 @@ use taskq_tests::{Db, refused};
 
 const OUT_OF_RANGE: &[&str] = &[
     "SELECT * FROM taskq.own_tasks('ann', -1, '{x}')",
-    "SELECT * FROM taskq.own_tasks('ann', 1, '{x}', max_duration => '-1 second')",
+    "SELECT * FROM taskq.own_tasks('ann', 1, '{x}', lease => '-1 second')",
     "SELECT * FROM taskq.own_tasks('ann', 1, '{x}', wait => interval '-1 second')",
     "SELECT * FROM taskq.extend_tasks_ownership('ann', '{a}', '{}', '1 minute')",
     "SELECT * FROM taskq.extend_tasks_ownership('ann', '{}', '{}', '-1 minute')",

@@ -21,7 +21,7 @@ const VIEWS: &[(&str, &[&str])] = &[
             "action_deadline",
             "result",
             "priority",
-            "max_duration",
+            "lease",
             "not_before",
             "spontaneous",
             "post_result",
@@ -83,8 +83,8 @@ fn actors_shows_each_task_in_progress_its_worker_and_if_it_is_overdue() {
         .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "x"}]))
         .unwrap();
     session.set_now(Some("2030-01-01 00:00:00Z"));
-    session.own_with("slow", 1, &["x"], "max_duration => '1 minute'").unwrap();
-    session.own_with("calm", 1, &["x"], "max_duration => NULL").unwrap();
+    session.own_with("slow", 1, &["x"], "lease => '1 minute'").unwrap();
+    session.own_with("calm", 1, &["x"], "lease => NULL").unwrap();
     session.set_now(Some("2030-01-01 00:02:00Z"));
     let rows: Vec<String> = session
         .all("SELECT concat_ws(' ', actor_id, task_id, action, overdue) FROM taskq.actors ORDER BY actor_id");

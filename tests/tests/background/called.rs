@@ -17,7 +17,7 @@ fn cluster(name: &str, settings: &[&str]) -> Cluster {
 fn dead(session: &mut Session) {
     session.run(
         "SELECT taskq.insert_task('dead', 'h', max_tries => 1); \
-         SELECT taskq.own_tasks('w', 1, '{h}', max_duration => '0.2 seconds')",
+         SELECT taskq.own_tasks('w', 1, '{h}', lease => '0.2 seconds')",
     );
 }
 
@@ -132,6 +132,6 @@ fn the_owner_of_the_functions_gains_no_rights_by_a_worker_on_call() {
 fn dead_again(session: &mut Session) {
     session.run(
         "SELECT taskq.insert_task('again', 'h', max_tries => 1); \
-         SELECT taskq.own_tasks('w', 10, '{h}', max_duration => '0.2 seconds')",
+         SELECT taskq.own_tasks('w', 10, '{h}', lease => '0.2 seconds')",
     );
 }

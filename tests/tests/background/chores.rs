@@ -27,7 +27,7 @@ fn schedules_deadlines_delays_and_retention_are_kept_without_a_call() {
     // A try that runs out, and was the last.
     session.insert(json!([{"id": "held", "action": "h", "max_tries": 1},
                           {"id": "after", "action": "h", "depends_on": [{"id": "held", "condition": "settled"}]}])).unwrap();
-    session.own_one_with("h", "max_duration => '300 milliseconds'");
+    session.own_one_with("h", "lease => '300 milliseconds'");
     until("the worker aborts it", || (session.state("held") == "aborted").then_some(()));
     assert_eq!(session.state("after"), "ready");
 
@@ -62,14 +62,14 @@ fn an_idle_worker_sleeps_and_holds_nothing() {
     session
         .insert(json!([{"id": "far", "action": "x", "delay": "1 day"}, {"id": "a", "action": "x"}]))
         .unwrap();
-    session.own_one_with("x", "max_duration => '1 hour'");
+    session.own_one_with("x", "lease => '1 hour'");
     let pid = settled_down(&mut session, "postgres");
     let changed = "SELECT max(state_change)::text FROM pg_stat_activity WHERE backend_type LIKE 'taskq %'";
     let before: String = session.one(changed);
     // Work that brings nothing nearer does not wake it.
     for i in 0..20 {
         session.insert(json!([{"id": format!("b{i}"), "action": "x", "delay": "2 days"}, {"id": format!("c{i}"), "action": "y"}])).unwrap();
-        session.own_one_with("y", "max_duration => '2 hours'");
+        session.own_one_with("y", "lease => '2 hours'");
     }
     session.run("SELECT pg_sleep(2)");
     assert_eq!(session.one::<String>(changed), before, "it has slept all the time");
@@ -93,7 +93,7 @@ fn an_error_in_one_kind_of_upkeep_stops_neither_the_others_nor_the_worker() {
     let mut session = cluster.connect();
     let pid = settled_down(&mut session, "postgres");
     session.insert(json!([{"id": "held", "action": "h", "max_tries": 1}])).unwrap();
-    session.own_one_with("h", "max_duration => '1 second'");
+    session.own_one_with("h", "lease => '1 second'");
     session.run("ALTER TABLE taskq.lease RENAME TO hidden");
     session.run("SELECT pg_sleep(1.5)");
     assert_eq!(session.state("held"), "in-progress");
@@ -120,7 +120,7 @@ fn a_row_that_contradicts_another_keeps_the_worker_from_nothing_and_is_in_the_lo
     );
     for id in ["one", "two"] {
         session.insert(json!([{"id": id, "action": "h", "max_tries": 1}])).unwrap();
-        session.own_one_with("h", "max_duration => '300 milliseconds'");
+        session.own_one_with("h", "lease => '300 milliseconds'");
         until("the worker aborts it", || (session.state(id) == "aborted").then_some(()));
     }
     assert_eq!(session.all::<String>("SELECT task_id FROM taskq.check()"), ["bad"]);

@@ -59,7 +59,7 @@ fn the_owner_of_the_functions_gains_no_rights_by_the_worker() {
         // Deadlines that pass, merge keys and due tasks are handled by statements that call functions by name.
         inside.run(
             "SELECT taskq.insert_task('held', 'h', max_tries => 1, merge_key => 'k', group_id => 'g'); \
-             SELECT taskq.own_tasks('w', 1, '{h}', max_duration => '0.2 seconds'); \
+             SELECT taskq.own_tasks('w', 1, '{h}', lease => '0.2 seconds'); \
              SELECT taskq.insert_task('delayed', 'h', delay => '0.2 seconds', group_id => 'g')",
         );
         until("the worker ends the try", || (inside.state("held") == "aborted").then_some(()));
@@ -102,7 +102,7 @@ fn nothing_is_done_where_something_of_others_is_on_the_tables() {
             "ALTER TABLE taskq.schedule DROP CONSTRAINT spy",
         ),
         ("ALTER FUNCTION taskq._lane OWNER TO app2", "ALTER FUNCTION taskq._lane OWNER TO CURRENT_USER"),
-        ("ALTER TABLE taskq.signal OWNER TO app2", "ALTER TABLE taskq.signal OWNER TO CURRENT_USER"),
+        ("ALTER TABLE taskq.countdown OWNER TO app2", "ALTER TABLE taskq.countdown OWNER TO CURRENT_USER"),
         ("ALTER SCHEMA taskq OWNER TO app2", "ALTER SCHEMA taskq OWNER TO CURRENT_USER"),
     ] {
         let more = tasks(&mut session) + 1;

@@ -67,7 +67,7 @@ fn a_grant_keeps_it_from_that() {
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00Z"));
     session.run(
-        "SELECT count(taskq.insert_task(id, id, max_duration => CASE id WHEN 'overdue' THEN interval '1 second' ELSE '1 day' END,
+        "SELECT count(taskq.insert_task(id, id, lease => CASE id WHEN 'overdue' THEN interval '1 second' ELSE '1 day' END,
                                         expires_in => '1 minute'))
            FROM unnest('{completed,given_back,held,overdue,released,retried}'::text[]) AS id",
     );

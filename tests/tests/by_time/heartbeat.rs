@@ -50,7 +50,7 @@ fn each_loss_wakes_it() {
 fn it_extends_before_it_sleeps_and_afterwards() {
     let db = Db::new();
     let mut session = db.connect();
-    session.run("SELECT taskq.insert_task('a', 'x', max_duration => '1 minute')");
+    session.run("SELECT taskq.insert_task('a', 'x', lease => '1 minute')");
     let grant = session.own_one("x");
     let began: String = session.one("SELECT clock_timestamp()::text");
     let call = beat(&db, &mut session, std::slice::from_ref(&grant), "12 seconds");
@@ -80,9 +80,8 @@ fn it_extends_before_it_sleeps_and_afterwards() {
 fn without_a_process_that_commits_it_comes_back_before_the_deadline() {
     let db = Db::new();
     let mut session = db.connect();
-    session.run(
-        "SET taskq.background_worker = off; SELECT taskq.insert_task('a', 'x', max_duration => '4 seconds')",
-    );
+    session
+        .run("SET taskq.background_worker = off; SELECT taskq.insert_task('a', 'x', lease => '4 seconds')");
     let grant = session.own_one("x");
     let extend = format!(
         "SELECT owned FROM taskq.extend_tasks_ownership('w', '{{a}}', '{{{}}}', '1 hour', wait => '50 seconds')",
@@ -124,7 +123,7 @@ fn a_rollback_takes_back_what_it_has_extended() {
     let db = Db::new();
     let mut session = db.connect();
     session.run("SELECT taskq.insert_task('a', 'x')");
-    let grant = session.own_one_with("x", "max_duration => '10 minutes'");
+    let grant = session.own_one_with("x", "lease => '10 minutes'");
     session.run("BEGIN");
     let call = "SELECT owned FROM taskq.extend_tasks_ownership('w', '{a}', ARRAY[$1]::uuid[], '1 hour', wait => '0.2 seconds')";
     assert!(session.query_one(call, &[&grant.token]).unwrap().get::<_, bool>(0));

@@ -9,16 +9,14 @@ const HELD: &str = "SELECT extract(epoch FROM action_deadline - owned_at)::integ
 fn a_grant_ends_with_it() {
     for (name, task, own, expected) in [
         ("less than the lease", "max_run_time => '10 seconds'", "", 10),
-        ("less than what the call asks for", "max_run_time => '10 seconds'", ", max_duration => '1 day'", 10),
-        ("more than that", "max_run_time => '10 seconds'", ", max_duration => '5 seconds'", 5),
-        ("less than the task's own lease", "max_run_time => '10 seconds', max_duration => '1 day'", "", 10),
+        ("less than what the call asks for", "max_run_time => '10 seconds'", ", lease => '1 day'", 10),
+        ("more than that", "max_run_time => '10 seconds'", ", lease => '5 seconds'", 5),
+        ("less than the task's own lease", "max_run_time => '10 seconds', lease => '1 day'", "", 10),
     ] {
         let db = Db::new();
         let mut session = db.connect();
         for setting in ["'1 hour'", "''"] {
-            session.run(&format!(
-                "SET taskq.max_duration = {setting}; SELECT taskq.insert_task('a', 'x', {task})"
-            ));
+            session.run(&format!("SET taskq.lease = {setting}; SELECT taskq.insert_task('a', 'x', {task})"));
             session.run(&format!("SELECT taskq.own_tasks('w', 1, '{{x}}'{own})"));
             assert_eq!(session.one::<i32>(HELD), expected, "{name}, setting {setting}");
             session.run("SELECT taskq.cancel_tasks('{a}'); SELECT taskq.delete_tasks('{a}')");
@@ -64,8 +62,7 @@ fn an_extension_does_not_go_beyond_it() {
     let db = Db::new();
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00Z"));
-    session
-        .run("SELECT taskq.insert_task('a', 'x', max_run_time => '1 minute', max_duration => '10 seconds')");
+    session.run("SELECT taskq.insert_task('a', 'x', max_run_time => '1 minute', lease => '10 seconds')");
     let grant = session.own_one("x");
     let extend = |duration: &str| {
         format!(

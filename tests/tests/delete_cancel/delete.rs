@@ -233,7 +233,7 @@ fn a_signal_that_was_deferred_is_counted_before_its_dependency_goes() {
     busy.complete(&b);
     session.give("a", a.token, "aborted").unwrap();
     busy.run("ROLLBACK");
-    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.signal"), 1);
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.countdown"), 1);
     assert_eq!(session.delete(&["a"]).unwrap(), 1);
     let last = session.task("last").unwrap();
     assert_eq!((last.num_signals, last.total_dependencies, last.num_failures), (0, 2, 0));

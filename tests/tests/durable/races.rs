@@ -46,7 +46,7 @@ fn an_end_of_an_earlier_wait_counts_for_nothing() {
     // The counter is in the hands of the first: this one leaves a signal.
     second.run("BEGIN");
     second.complete(&b);
-    assert_eq!(second.one::<i64>("SELECT count(*) FROM taskq.signal"), 1);
+    assert_eq!(second.one::<i64>("SELECT count(*) FROM taskq.countdown"), 1);
     first.run("COMMIT");
     let grant = session.own_one("work");
     suspend(&mut session, &grant, "depends_on => '[{\"id\": \"s\", \"signal\": true}]'").unwrap();

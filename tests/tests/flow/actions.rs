@@ -21,17 +21,17 @@ fn delay_of_give_back(session: &mut Session, second: f64, arguments: &str) -> f6
 }
 
 #[test]
-fn max_duration_is_the_calls_else_the_tasks_else_the_actions() {
+fn lease_is_the_calls_else_the_tasks_else_the_actions() {
     let db = Db::new();
     let mut session = db.connect();
     session.run("SET timezone = 'UTC'");
     at(&mut session, 0.0);
-    call(&mut session, "set_action('x', max_duration => '1 hour')");
+    call(&mut session, "set_action('x', lease => '1 hour')");
     session
-        .insert(json!([{"id": "a", "action": "x", "max_duration": "1 minute"}, {"id": "b", "action": "x"}, {"id": "c", "action": "x"}]))
+        .insert(json!([{"id": "a", "action": "x", "lease": "1 minute"}, {"id": "b", "action": "x"}, {"id": "c", "action": "x"}]))
         .unwrap();
     session.own("w", 2, &["x"]).unwrap();
-    session.own_with("w", 1, &["x"], "max_duration => '1 second'").unwrap();
+    session.own_with("w", 1, &["x"], "lease => '1 second'").unwrap();
     let deadlines: Vec<String> =
         session.all("SELECT (action_deadline - taskq.clock())::text FROM taskq.tasks ORDER BY id");
     assert_eq!(deadlines, ["00:01:00", "01:00:00", "00:00:01"]);
@@ -133,7 +133,7 @@ fn a_lease_that_ran_out_is_not_an_error_and_waits_for_no_backoff() {
     let mut session = db.connect();
     call(
         &mut session,
-        r#"set_action('x', max_duration => '1 minute', backoff => '{"kind": "fixed", "initial": "1 hour"}')"#,
+        r#"set_action('x', lease => '1 minute', backoff => '{"kind": "fixed", "initial": "1 hour"}')"#,
     );
     session.insert(tasks("x", 1)).unwrap();
     at(&mut session, 0.0);
@@ -147,7 +147,7 @@ fn on_timeout_abort_ends_a_task_whose_deadline_passed_and_tells_its_dependents()
     let db = Db::new();
     let mut session = db.connect();
     at(&mut session, 0.0);
-    call(&mut session, "set_action('x', max_duration => '1 minute', on_timeout => 'abort')");
+    call(&mut session, "set_action('x', lease => '1 minute', on_timeout => 'abort')");
     session
         .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y", "depends_on": ["a"]}]))
         .unwrap();
@@ -164,7 +164,7 @@ fn on_timeout_abort_ends_a_task_whose_deadline_passed_and_tells_its_dependents()
 fn max_timeouts_counts_deadlines_that_passed_and_not_what_was_given_back() {
     let db = Db::new();
     let mut session = db.connect();
-    call(&mut session, "set_action('x', max_duration => '1 minute', max_timeouts => 2)");
+    call(&mut session, "set_action('x', lease => '1 minute', max_timeouts => 2)");
     session.insert(tasks("x", 1)).unwrap();
     at(&mut session, 0.0);
     for _ in 0..3 {
@@ -183,7 +183,7 @@ fn max_timeouts_counts_deadlines_that_passed_and_not_what_was_given_back() {
 fn max_timeouts_counts_anew_after_a_retry() {
     let db = Db::new();
     let mut session = db.connect();
-    call(&mut session, "set_action('x', max_duration => '1 minute', max_timeouts => 2)");
+    call(&mut session, "set_action('x', lease => '1 minute', max_timeouts => 2)");
     session.insert(tasks("x", 1)).unwrap();
     at(&mut session, 0.0);
     session.own_one("x");
@@ -199,7 +199,7 @@ fn max_timeouts_counts_anew_after_a_retry() {
 fn max_timeouts_counts_over_the_life_of_a_task_wherever_it_has_been() {
     let db = Db::new();
     let mut session = db.connect();
-    call(&mut session, "set_action('x', max_duration => '1 minute', max_timeouts => 3)");
+    call(&mut session, "set_action('x', lease => '1 minute', max_timeouts => 3)");
     session
         .insert(json!([{"id": "a", "action": "x", "group_id": "g", "workgroup": "w", "merge_key": "k"}]))
         .unwrap();
@@ -246,14 +246,14 @@ fn set_action_keeps_what_is_not_named_and_clear_forgets() {
     let mut session = db.connect();
     call(
         &mut session,
-        "set_action('x', max_tries => 3, max_duration => '1 minute', max_concurrency => 4, notify => true)",
+        "set_action('x', max_tries => 3, lease => '1 minute', max_concurrency => 4, notify => true)",
     );
     call(
         &mut session,
         "set_action('x', rate_limit => 5, rate_period => '1 hour', max_timeouts => 2, retention => '1 day')",
     );
     call(&mut session, "set_action('x', max_tries => 7, on_timeout => 'abort')");
-    const ROW: &str = "SELECT concat_ws(' ', max_tries, max_duration, max_concurrency, notify, rate_limit, rate_period, \
+    const ROW: &str = "SELECT concat_ws(' ', max_tries, lease, max_concurrency, notify, rate_limit, rate_period, \
                        max_timeouts, retention, on_timeout, backoff) FROM taskq.actions WHERE action = 'x'";
     assert_eq!(session.one::<String>(ROW), "7 00:01:00 4 t 5 01:00:00 2 1 day abort");
     call(
@@ -298,7 +298,7 @@ fn wrong_settings_are_refused() {
         ("'x', rate_limit => 0, rate_period => '1 s'", "22023", "rate_limit"),
         ("'x', rate_limit => 1, rate_period => '0'", "22023", "rate_period"),
         ("'x', on_timeout => 'maybe'", "22023", "on_timeout"),
-        ("'x', max_duration => '-1 s'", "22023", "max_duration"),
+        ("'x', lease => '-1 s'", "22023", "lease"),
         ("'x', backoff => '{\"kind\": \"odd\", \"initial\": \"1 s\"}'", "22023", "backoff"),
         ("'x', backoff => '{\"kind\": \"fixed\", \"initial\": \"1 s\", \"jitter\": 2}'", "22023", "backoff"),
         ("'x', clear => '{colour}'", "22023", "clear"),

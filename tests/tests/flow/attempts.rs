@@ -34,7 +34,7 @@ fn attempts_shows_each_try_with_its_end() {
     at(&mut session, 20.0);
     session.give_with("a", first.token, "pending", "status => 'no answer', retry_after => '0'").unwrap();
     at(&mut session, 30.0);
-    session.own_with("bob", 1, &["x"], "max_duration => '5 seconds'").unwrap();
+    session.own_with("bob", 1, &["x"], "lease => '5 seconds'").unwrap();
     at(&mut session, 40.0);
     let third = session.own("eve", 1, &["x"]).unwrap().remove(0);
     at(&mut session, 50.0);
@@ -52,7 +52,7 @@ fn attempts_shows_a_try_once_that_is_extended_after_its_deadline() {
     let mut session = db.connect();
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     at(&mut session, 0.0);
-    let grant = session.own_with("ann", 1, &["x"], "max_duration => '5 seconds'").unwrap().remove(0);
+    let grant = session.own_with("ann", 1, &["x"], "lease => '5 seconds'").unwrap().remove(0);
     let metric =
         "SELECT COALESCE(sum(value), 0)::float8 FROM taskq.metrics_rows() WHERE name = 'taskq_earlier_tries'";
     for second in [10.0, 20.0, 30.0] {
@@ -84,7 +84,7 @@ fn attempts_distinguishes_aborted_cancelled_and_timeout() {
     session.perform("a", "aborted");
     session.own_one("c");
     session.cancel(&["c", "never"]).unwrap();
-    session.own_one_with("t", "max_duration => '1 second'");
+    session.own_one_with("t", "lease => '1 second'");
     let spent = session.own_one("s");
     assert_eq!(session.give("spent", spent.token, "pending").unwrap(), "aborted");
     at(&mut session, 2.0);

@@ -12,7 +12,7 @@ fn fill(session: &mut Session) {
         .insert(json!([
             {"id": "returned", "action": "x", "group_id": "g", "body": "words"},
             {"id": "tries", "action": "y", "max_tries": 2},
-            {"id": "timeout", "action": "z", "max_tries": 1, "max_duration": "1 second"},
+            {"id": "timeout", "action": "z", "max_tries": 1, "lease": "1 second"},
             {"id": "below", "action": "x", "depends_on": ["returned"]},
             {"id": "cancelled", "action": "c"},
             {"id": "fine", "action": "f"},

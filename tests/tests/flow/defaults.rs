@@ -1,5 +1,5 @@
 //! What holds for tasks and actions of which nothing is said: the settings `taskq.max_tries`, `taskq.backoff` and
-//! `taskq.max_duration`, as shipped and as set; and how much of the history is kept.
+//! `taskq.lease`, as shipped and as set; and how much of the history is kept.
 //!
 //! Why: a task that always fails must neither be tried hundreds of times a second nor for ever, by default. On wrong
 //! code such a task is ready at once, is tried once more, or leaves a row for each try.
@@ -58,7 +58,7 @@ fn retry_after_0_comes_back_at_once_and_so_does_what_a_deadline_ended() {
     let grant = session.own_one("x");
     session.give_with("x1", grant.token, "pending", "retry_after => '0'").unwrap();
     assert_eq!(session.state("x1"), "ready");
-    session.own_one_with("x", "max_duration => '1 minute'");
+    session.own_one_with("x", "lease => '1 minute'");
     at(&mut session, 60.0);
     assert_eq!(owned(&mut session, 1, &["x"]), ["x1"]);
 }
@@ -122,7 +122,7 @@ fn the_25th_deadline_aborts() {
     session.insert(tasks("x", 1)).unwrap();
     for n in 0..25 {
         at(&mut session, 100.0 * f64::from(n));
-        session.own_one_with("x", "max_duration => '1 minute'");
+        session.own_one_with("x", "lease => '1 minute'");
     }
     at(&mut session, 10_000.0);
     assert!(owned(&mut session, 1, &["x"]).is_empty());
@@ -148,15 +148,13 @@ fn max_tries_of_the_setting_is_below_the_action_which_is_below_the_task() {
 }
 
 #[test]
-fn max_duration_of_the_setting_is_below_all_others() {
+fn lease_of_the_setting_is_below_all_others() {
     let db = Db::new();
     let mut session = db.connect();
     let minutes = |session: &mut Session, arguments: &str| -> Option<f64> {
         at(session, 0.0);
         session
-            .insert(
-                json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x", "max_duration": "4 minutes"}]),
-            )
+            .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x", "lease": "4 minutes"}]))
             .unwrap();
         let grants = session.own_with("w", 1, &["x"], arguments).unwrap();
         let deadline: Option<f64> = session
@@ -166,27 +164,27 @@ fn max_duration_of_the_setting_is_below_all_others() {
         assert_eq!(grants[0].task_id, "a");
         session.own_with("w", 1, &["x"], arguments).unwrap();
         let of_task: f64 = session.one("SELECT EXTRACT(epoch FROM action_deadline - taskq.clock())::float8 / 60 FROM taskq.tasks WHERE id = 'b'");
-        assert_eq!(of_task, if arguments.contains("max_duration") { 1.0 } else { 4.0 });
+        assert_eq!(of_task, if arguments.contains("lease") { 1.0 } else { 4.0 });
         session.cancel(&["a", "b"]).unwrap();
         session.delete(&["a", "b"]).unwrap();
         deadline
     };
     let none = "with_results => false";
     assert_eq!(minutes(&mut session, none), Some(60.0), "as shipped");
-    session.run("SET taskq.max_duration = ''");
+    session.run("SET taskq.lease = ''");
     assert_eq!(minutes(&mut session, none), None, "for ever");
-    session.run("SET taskq.max_duration = '2 minutes'");
+    session.run("SET taskq.lease = '2 minutes'");
     assert_eq!(minutes(&mut session, none), Some(2.0));
-    call(&mut session, "set_action('x', max_duration => '3 minutes')");
+    call(&mut session, "set_action('x', lease => '3 minutes')");
     assert_eq!(minutes(&mut session, none), Some(3.0));
-    assert_eq!(minutes(&mut session, "max_duration => '1 minute'"), Some(1.0));
+    assert_eq!(minutes(&mut session, "lease => '1 minute'"), Some(1.0));
 }
 
 #[test]
 fn a_setting_of_the_database_holds_in_new_connections() {
     let db = Db::new();
     db.connect().run(&format!(
-        "ALTER DATABASE \"{0}\" SET taskq.max_tries = 1; ALTER DATABASE \"{0}\" SET taskq.max_duration = '2 hours'",
+        "ALTER DATABASE \"{0}\" SET taskq.max_tries = 1; ALTER DATABASE \"{0}\" SET taskq.lease = '2 hours'",
         db.name()
     ));
     let mut session = db.connect();
@@ -209,9 +207,9 @@ fn settings_that_make_no_sense_are_refused() {
         ("backoff", r#"{"kind": "exponential"}"#),
         ("backoff", r#"{"kind": "linear", "initial": "1 second"}"#),
         ("backoff", r#"{"kind": "fixed", "initial": "1 second", "jitter": 2}"#),
-        ("max_duration", "-1 second"),
-        ("max_duration", "a while"),
-        ("max_duration", "2000 years"),
+        ("lease", "-1 second"),
+        ("lease", "a while"),
+        ("lease", "2000 years"),
     ] {
         let error = session.query(&format!("SET taskq.{name} = '{value}'"), &[]).unwrap_err();
         let error = error.as_db_error().unwrap();
@@ -276,7 +274,7 @@ fn deadlines_are_counted_although_their_rows_are_gone() {
     let mut second = 0.0;
     for n in 1..=130 {
         assert_eq!(session.state("x1"), "ready", "before deadline {n}");
-        session.own_one_with("x", "max_duration => '1 second'");
+        session.own_one_with("x", "lease => '1 second'");
         second += 2.0;
         at(&mut session, second);
         call(&mut session, "maintain()");

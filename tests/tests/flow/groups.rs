@@ -39,7 +39,7 @@ fn the_view_counts_each_state_and_the_progress() {
     let mut session = group(&db);
     session.own_one("h");
     let row: String = session.one(
-        "SELECT concat_ws(' ', paused, blocked, scheduled, ready, \"in-progress\", completed, aborted, round(progress::numeric, 4)) \
+        "SELECT concat_ws(' ', paused, blocked, scheduled, ready, in_progress, completed, aborted, round(progress::numeric, 4)) \
          FROM taskq.groups WHERE group_id = 'g'",
     );
     assert_eq!(row, "f 1 1 1 1 1 2 0.4286");

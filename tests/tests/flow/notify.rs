@@ -65,7 +65,7 @@ fn due_tasks_passed_deadlines_and_resumed_groups_notify() {
     at(&mut session, 3601.0);
     call(&mut session, "maintain()");
     assert_eq!(heard(&mut listener), 1, "due");
-    session.own_one_with("x", "max_duration => '1 minute'");
+    session.own_one_with("x", "lease => '1 minute'");
     at(&mut session, 3700.0);
     call(&mut session, "maintain()");
     assert_eq!(heard(&mut listener), 1, "its deadline has passed");

@@ -144,7 +144,7 @@ fn a_late_return_still_works_when_only_claims_met_the_paused_task() {
     let mut session = db.connect();
     at(&mut session, 0.0);
     session.insert(members("g", 1)).unwrap();
-    let late = session.own_one_with("x", "max_duration => '1 minute'");
+    let late = session.own_one_with("x", "lease => '1 minute'");
     call(&mut session, "pause_group('g')");
     at(&mut session, 61.0);
     assert!(owned(&mut session, 1, &["x"]).is_empty());
@@ -156,7 +156,7 @@ fn timeouts_are_counted_over_a_pause() {
     let db = Db::new();
     let mut session = db.connect();
     at(&mut session, 0.0);
-    call(&mut session, "set_action('x', max_duration => '1 minute', max_timeouts => 2)");
+    call(&mut session, "set_action('x', lease => '1 minute', max_timeouts => 2)");
     session.insert(members("g", 1)).unwrap();
     session.own_one("x");
     call(&mut session, "pause_group('g')");

@@ -23,13 +23,13 @@ fn states_agree(session: &mut Session) {
         "SELECT g::text || ' but ' || x::text FROM taskq.groups AS g FULL JOIN \
            (SELECT group_id, count(*) AS tasks, count(*) FILTER (WHERE state = 'blocked') AS blocked, \
                    count(*) FILTER (WHERE state = 'scheduled') AS scheduled, count(*) FILTER (WHERE state = 'ready') AS ready, \
-                   count(*) FILTER (WHERE state = 'in-progress') AS \"in-progress\", \
+                   count(*) FILTER (WHERE state = 'in-progress') AS in_progress, \
                    count(*) FILTER (WHERE state = 'completed') AS completed, \
                    count(*) FILTER (WHERE state = 'aborted' AND cause <> 'skipped') AS aborted, \
                    count(*) FILTER (WHERE cause = 'skipped') AS skipped \
               FROM taskq.tasks WHERE group_id IS NOT NULL GROUP BY group_id) AS x USING (group_id) \
-          WHERE (g.tasks, g.blocked, g.scheduled, g.ready, g.\"in-progress\", g.completed, g.aborted, g.skipped) \
-                IS DISTINCT FROM (x.tasks, x.blocked, x.scheduled, x.ready, x.\"in-progress\", x.completed, x.aborted, x.skipped)",
+          WHERE (g.tasks, g.blocked, g.scheduled, g.ready, g.in_progress, g.completed, g.aborted, g.skipped) \
+                IS DISTINCT FROM (x.tasks, x.blocked, x.scheduled, x.ready, x.in_progress, x.completed, x.aborted, x.skipped)",
     );
     assert_eq!(off, [""; 0]);
     assert_eq!(session.broken(), [""; 0]);

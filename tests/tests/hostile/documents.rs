@@ -13,7 +13,7 @@ use crate::scene;
 /// A task with every key.
 fn tasks() -> Value {
     json!([{
-        "id": "new", "action": "x", "body": {"a": [1, 2]}, "priority": 3, "max_tries": 2, "max_duration": "1 minute",
+        "id": "new", "action": "x", "body": {"a": [1, 2]}, "priority": 3, "max_tries": 2, "lease": "1 minute",
         "delay": "1 second", "depends_on": ["ready", {"id": "held", "condition": "settled"}],
         "to_signal_after": [{"id": "blocked"}], "spontaneous": false, "post_result": true, "group_id": "g",
         "workgroup": "w", "merge_key": "m", "seed": true, "unique_by": {"key": "k", "period": "1 hour",

@@ -10,7 +10,7 @@ pub fn set(db: &Db) -> (Session, Grant) {
     session.perform("x", "completed");
     session.perform("x", "aborted");
     session.insert(json!([{"id": "held", "action": "x", "group_id": "g"}])).unwrap();
-    let grant = session.own_one_with("x", "max_duration => '1 hour'");
+    let grant = session.own_one_with("x", "lease => '1 hour'");
     let tasks = json!([
         {"id": "ready", "action": "x", "unique_by": "key", "body": "{\"a\": 1}"},
         {"id": "blocked", "action": "y", "depends_on": ["held", "done"], "group_id": "g"},

@@ -11,7 +11,7 @@ use taskq_tests::{Db, Session};
 /// people has times in the spelling of the session: these are cut off.
 const SCENARIO: &[&str] = &[
     r#"SELECT taskq.insert_tasks('[
-        {"id": "a", "action": "x", "priority": 2, "max_duration": "1 hour 30 minutes", "metadata": {"a": 1.50}},
+        {"id": "a", "action": "x", "priority": 2, "lease": "1 hour 30 minutes", "metadata": {"a": 1.50}},
         {"id": "b", "action": "x", "depends_on": ["a"], "not_before": "2030-03-04 05:06:07+00", "retention": "P1DT2H"},
         {"id": "c", "action": "x", "depends_on": [{"id": "a", "condition": "settled"}, "b"], "group_id": "g"},
         {"id": "d", "action": "y", "delay": "1 day 02:03:04.5", "unique_by": {"key": "k", "period": "2 hours"}},
@@ -20,8 +20,8 @@ const SCENARIO: &[&str] = &[
     r#"SELECT * FROM taskq.insert_tasks_report('[{"id": "e", "action": "y", "unique_by": "k"}, {"id": "a", "action": "x"}]', 'skip')"#,
     "SELECT taskq.insert_task('f', 'x', E'a\\\\b\\n\"c\"', delay => '3 days', retention => '1 mon', depends_on => ARRAY['a', NULL])",
     "SELECT taskq.insert_task('f', 'x', E'a\\\\b\\n\"c\"', delay => '3 days', retention => '1 mon', depends_on => ARRAY['a'])",
-    "SELECT taskq.insert_many('many', ARRAY['1', NULL, '3'], ARRAY['1', '2', '3'], max_duration => '90 seconds')",
-    "SELECT taskq.set_action('x', max_concurrency => 2, max_duration => '1 day 1 hour', rate_limit => 10, rate_period => '1 minute', \
+    "SELECT taskq.insert_many('many', ARRAY['1', NULL, '3'], ARRAY['1', '2', '3'], lease => '90 seconds')",
+    "SELECT taskq.set_action('x', max_concurrency => 2, lease => '1 day 1 hour', rate_limit => 10, rate_period => '1 minute', \
      backoff => '{\"kind\": \"exponential\", \"initial\": \"1.5 seconds\", \"max\": \"1 day\"}')",
     "SELECT task_id, action, body, num_tries, extract(epoch FROM action_deadline), metadata, body_json \
      FROM taskq.own_tasks('w', 5, '{x,z}', with_results => true)",
@@ -57,7 +57,7 @@ const SCENARIO: &[&str] = &[
     "SELECT task_id, status_code, status, result FROM taskq.wait_for_task('b', '0')",
     "SELECT * FROM taskq.dependency_results('c')",
     "SELECT taskq.chain('{\"id\": \"1\", \"action\": \"x\"}', '{\"id\": \"2\", \"action\": \"y\"}')",
-    "SELECT taskq.insert_task('late', 'x', max_duration => '-1 day -02:03:04')",
+    "SELECT taskq.insert_task('late', 'x', lease => '-1 day -02:03:04')",
     "SELECT taskq.insert_task('late', 'x', delay => '1001 years 2 mons')",
     "SELECT taskq.insert_task('late', 'x', delay => '1 day', not_before => '2031-01-01T00:00:00Z')",
     "SELECT taskq.delete_tasks('{a,b}')",

@@ -75,7 +75,7 @@ fn each_key_means_what_it_means_for_insert_task() {
     let keys = [
         "priority => -7",
         "max_tries => 3",
-        "max_duration => '3 minutes'",
+        "lease => '3 minutes'",
         "not_before => '2040-01-01'",
         "delay => '2 hours'",
         "depends_on => '{p,late}'",

@@ -188,12 +188,12 @@ fn attributes_are_kept_as_given() {
     let mut session = db.connect();
     let metadata = json!({"traceparent": "00-ab-cd-01", "nested": {"list": [1, null]}});
     let tasks = json!([
-        {"id": "a", "action": "x", "priority": -5, "max_tries": 4, "max_duration": "1 hour 30 minutes",
+        {"id": "a", "action": "x", "priority": -5, "max_tries": 4, "lease": "1 hour 30 minutes",
          "not_before": "2031-02-03T04:05:06+01:00", "post_result": true, "retention": "2 days", "metadata": metadata},
     ]);
     session.insert(tasks).unwrap();
     let row: String = session.one(
-        "SELECT concat_ws(' ', priority, max_tries, max_duration = interval '90 minutes', \
+        "SELECT concat_ws(' ', priority, max_tries, lease = interval '90 minutes', \
          not_before = timestamptz '2031-02-03 03:05:06Z', post_result, spontaneous, retention = interval '2 days') \
          FROM taskq.tasks WHERE id = 'a'",
     );

@@ -64,7 +64,7 @@ fn far_and_extreme_times_are_kept_or_refused_cleanly() {
         ("not_before", "4713-01-01 BC"),
         ("delay", "290000 years"),
         ("delay", "178000000 years"),
-        ("max_duration", "178000000 years"),
+        ("lease", "178000000 years"),
         ("retention", "178000000 years"),
     ]
     .into_iter()

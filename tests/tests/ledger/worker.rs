@@ -52,7 +52,7 @@ impl Worker {
             let max_tasks = 1 + self.random.below(6) as i32;
             // Mostly leases that hold; sometimes one that is over before the work is.
             let lease = if self.random.chance(15) { "20 milliseconds" } else { "1 minute" };
-            let arguments = format!("max_duration => '{lease}', wait => '50 milliseconds'");
+            let arguments = format!("lease => '{lease}', wait => '50 milliseconds'");
             let grants = session.own_with(&self.name, max_tasks, &ACTIONS, &arguments).unwrap();
             idle = if grants.is_empty() { idle + 1 } else { 0 };
             if idle == 3 && self.anything_open(session) {

@@ -96,7 +96,7 @@ fn a_deadline_that_passes_frees_the_places_and_a_late_actor_needs_free_ones() {
     let mut session = db.connect();
     call(&mut session, "set_action('x', max_per_group => 1)");
     session.insert(of_group("x", "a", 3)).unwrap();
-    let late = session.own_one_with("x", "max_duration => '0'");
+    let late = session.own_one_with("x", "lease => '0'");
     let next = session.own_one("x");
     assert_eq!(next.task_id, "xa2");
     assert!(!session.extend("late", &[(&late.task_id, late.token)], "1 hour").unwrap()[0].1);

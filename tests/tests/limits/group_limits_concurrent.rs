@@ -85,7 +85,7 @@ fn worker(session: &mut Session, seed: u64, ledger: &Ledger, most: i32) {
             }
         }
         let abandoned = fate == 2;
-        let lease = if abandoned { "max_duration => '10 milliseconds'" } else { "max_duration => NULL" };
+        let lease = if abandoned { "lease => '10 milliseconds'" } else { "lease => NULL" };
         let wanted = 1 + random.below(6) as i32;
         let grants = session.own_with("w", wanted, &["x", "y"], lease).unwrap();
         match fate {

@@ -82,7 +82,7 @@ fn whatever_ends_a_performance_frees_its_place() {
                 json!([{"id": "x1", "action": "x", "group_id": "g"}, {"id": "x2", "action": "x", "group_id": "g"}]),
             )
             .unwrap();
-        let grants = session.own_with("w", 2, &["x"], "max_duration => '1 minute'").unwrap();
+        let grants = session.own_with("w", 2, &["x"], "lease => '1 minute'").unwrap();
         session.insert(json!([{"id": "x3", "action": "x"}, {"id": "x4", "action": "x"}, {"id": "x5", "action": "x"}])).unwrap();
         let tokens = format!("'{{{},{}}}'::uuid[]", grants[0].token, grants[1].token);
         session.run(&end.replace("$tokens", &tokens));
@@ -172,9 +172,9 @@ fn a_late_extension_takes_a_place_or_is_refused() {
     call(&mut session, "set_action('x', max_concurrency => 1)");
     at(&mut session, 0.0);
     session.insert(tasks("x", 2)).unwrap();
-    let late = session.own_one_with("x", "max_duration => '1 minute'");
+    let late = session.own_one_with("x", "lease => '1 minute'");
     at(&mut session, 61.0);
-    let other = session.own_one_with("x", "max_duration => '1 minute'");
+    let other = session.own_one_with("x", "lease => '1 minute'");
     assert_eq!(other.task_id, "x2", "what came back stands behind");
     assert_eq!(session.extend("late", &[("x1", late.token)], "1 hour").unwrap(), [("x1".to_owned(), false)]);
     session.complete(&other);
@@ -192,9 +192,9 @@ fn a_late_return_frees_no_place_of_others() {
     call(&mut session, "set_action('x', max_concurrency => 1)");
     at(&mut session, 0.0);
     session.insert(tasks("x", 3)).unwrap();
-    let late = session.own_one_with("x", "max_duration => '1 minute'");
+    let late = session.own_one_with("x", "lease => '1 minute'");
     at(&mut session, 61.0);
-    let other = session.own_one_with("x", "max_duration => '1 minute'");
+    let other = session.own_one_with("x", "lease => '1 minute'");
     session.complete(&late);
     assert!(owned(&mut session, 1, &["x"]).is_empty(), "x2 is held");
     session.complete(&other);

@@ -41,7 +41,7 @@ fn worker(session: &mut Session, seed: u64, ledger: &AtomicI32, limit: i32) {
             session.run("BEGIN");
         }
         let abandoned = random.chance(15);
-        let lease = if abandoned { "max_duration => '10 milliseconds'" } else { "max_duration => NULL" };
+        let lease = if abandoned { "lease => '10 milliseconds'" } else { "lease => NULL" };
         let wanted = 1 + random.below(3) as i32;
         let grants = session.own_with("w", wanted, &["x", "y"], lease).unwrap();
         let limited: Vec<_> = grants.iter().filter(|g| g.action == "x").collect();
@@ -163,7 +163,7 @@ pub(crate) fn late_extensions_keep_a_limit_of_one(db: &Db, task: impl Fn(&str) -
             scope.spawn(move || {
                 let mut random = Random::new(seed);
                 for _ in 0..rounds {
-                    let grants = session.own_with("w", 1, &["x"], "max_duration => '1 millisecond'").unwrap();
+                    let grants = session.own_with("w", 1, &["x"], "lease => '1 millisecond'").unwrap();
                     let Some(grant) = grants.first() else { continue };
                     // The deadline passes while others look for work.
                     session.own("w", 0, &["x"]).unwrap();

@@ -138,7 +138,7 @@ fn a_new_rate_holds_from_the_moment_it_is_set() {
     at(&mut session, 7200.0);
     call(&mut session, few);
     assert_eq!(owned(&mut session, 2000, &["x"]).len(), 1, "the bucket was full, and is smaller now");
-    call(&mut session, "set_action('x', max_duration => '1 hour')");
+    call(&mut session, "set_action('x', lease => '1 hour')");
     at(&mut session, 10799.0);
     assert_eq!(owned(&mut session, 2000, &["x"]).len(), 0);
     at(&mut session, 10800.0);

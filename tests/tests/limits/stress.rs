@@ -126,7 +126,7 @@ fn worker(session: &mut Session, seed: u64, end: Instant) -> Tally {
         }
         let lease = *random.pick(&["NULL", "NULL", "'5 milliseconds'"]);
         let room = 1 + random.below(4) as i32;
-        let answer = session.own_with("w", room, &ACTIONS, &format!("max_duration => {lease}"));
+        let answer = session.own_with("w", room, &ACTIONS, &format!("lease => {lease}"));
         let grants = note(&mut tally, "own", answer).unwrap_or_default();
         if rolled_back {
             session.run("ROLLBACK");

@@ -18,7 +18,7 @@ fn a_backlog_of_elapsed_leases_of_others_is_worked_off_in_small_parts() {
     let mut session = db.connect();
     session.run("SELECT count(*) FROM taskq.insert_many('dead', array_fill('b'::text, ARRAY[3000]))");
     for _ in 0..3 {
-        assert_eq!(session.own_with("w", 1000, &["dead"], "max_duration => '1 hour'").unwrap().len(), 1000);
+        assert_eq!(session.own_with("w", 1000, &["dead"], "lease => '1 hour'").unwrap().len(), 1000);
     }
     session.insert((0..5).map(|n| json!({"id": format!("mine {n}"), "action": "mine"})).collect()).unwrap();
     session.set_now(Some("2100-01-01 00:00:00Z"));
@@ -50,7 +50,7 @@ fn last_tries(session: &mut Session, action: &str, tries: usize, dependents: usi
     ));
     let mut held = 0;
     while held < tries {
-        held += session.own_with("dead", 1000, &[action], "max_duration => '1 hour'").unwrap().len();
+        held += session.own_with("dead", 1000, &[action], "lease => '1 hour'").unwrap().len();
     }
 }
 
@@ -99,7 +99,7 @@ fn one_that_waits_gets_through_to_what_is_behind_the_dead() {
         let mut session = db.connect();
         last_tries(&mut session, "x", tries, dependents);
         session.run("SELECT taskq.insert_task('again', 'x')");
-        session.own_with("dead", 1, &["x"], "max_duration => '2 hours'").unwrap();
+        session.own_with("dead", 1, &["x"], "lease => '2 hours'").unwrap();
         session.set_now(Some("2100-01-01 00:00:00Z"));
         let granted = session.own_with("w", 1, &["x"], "wait => '10 s'").unwrap();
         assert_eq!(granted.len(), 1, "behind {tries} with {dependents} dependents each");

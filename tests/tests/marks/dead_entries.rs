@@ -192,7 +192,7 @@ fn a_lease_counts_from_the_grant() {
         session.run(
             "CREATE TEMP TABLE owned AS
              SELECT o.action_deadline > clock_timestamp() AS runs
-               FROM taskq.own_tasks('w', 2, '{x}', max_duration => '1 second') AS o",
+               FROM taskq.own_tasks('w', 2, '{x}', lease => '1 second') AS o",
         );
         session.one::<String>("SELECT count(*) FILTER (WHERE runs) || ' of ' || count(*) FROM owned")
     });

@@ -40,7 +40,7 @@ fn nor_is_a_deadline_hidden() {
     for round in 0..100 {
         backlog(&mut other, 2);
         assert_eq!(worker.own("w", 1, &["x"]).unwrap().len(), 1);
-        let lost = other.own_with("o", 1, &["x"], "max_duration => '0'").unwrap().remove(0);
+        let lost = other.own_with("o", 1, &["x"], "lease => '0'").unwrap().remove(0);
         let again = worker.own("w", 1, &["x"]).unwrap();
         assert_eq!(again.iter().map(|g| &g.task_id).collect::<Vec<_>>(), [&lost.task_id], "round {round}");
         db.clear();

@@ -230,10 +230,10 @@ fn what_comes_back_is_found() {
     let db = Db::new();
     let (mut session, mut others) = (db.connect(), db.connect());
     others.insert(json!([{"id": "back", "action": "x"}])).unwrap();
-    let grant = session.own_one_with("x", "max_duration => '1 minute'");
+    let grant = session.own_one_with("x", "lease => '1 minute'");
     go_on(&mut session, &mut others);
     others.give("back", grant.token, "pending").unwrap();
-    let grant = session.own_one_with("x", "max_duration => '1 millisecond'");
+    let grant = session.own_one_with("x", "lease => '1 millisecond'");
     assert_eq!((grant.task_id.as_str(), grant.num_tries), ("back", 2));
     until("the deadline has passed, and the task is found", || {
         session.own("w", 1, &["x"]).unwrap().first().map(|grant| assert_eq!(grant.task_id, "back"))

@@ -75,10 +75,10 @@ fn delayed_tasks_that_have_come() {
 fn signals_that_were_counted() {
     reads_no_more_after("signals", |others| {
         others.run(&format!(
-            "INSERT INTO taskq.signal SELECT 1000000 + n, 0, 1, 0, 0, NULL, 0 FROM generate_series(1, {}) AS n",
+            "INSERT INTO taskq.countdown SELECT 1000000 + n, 0, 1, 0, 0, NULL, 0 FROM generate_series(1, {}) AS n",
             4 * MANY
         ));
-        others.run("DELETE FROM taskq.signal");
+        others.run("DELETE FROM taskq.countdown");
     });
 }
 
@@ -111,7 +111,7 @@ fn what_comes_late_is_found() {
     others.insert(json!([{"id": "leased", "action": "x"}])).unwrap();
     open.run("BEGIN");
     open.insert(json!([{"id": "delayed", "action": "x", "delay": "1 millisecond"}])).unwrap();
-    let leased = open.own_one_with("x", "max_duration => '1 millisecond'");
+    let leased = open.own_one_with("x", "lease => '1 millisecond'");
     assert_eq!(leased.task_id, "leased");
     sleep(Duration::from_millis(10));
     for _ in 0..20 {
@@ -136,7 +136,7 @@ fn a_clock_that_goes_back_forgets() {
     let _reader = read_on(&db);
     others.insert(tasks(MANY, json!({"action": "x", "delay": "1 millisecond"}))).unwrap();
     sleep(Duration::from_millis(10));
-    others.run("SET taskq.max_duration = ''");
+    others.run("SET taskq.lease = ''");
     others.own("w", 100_000, &["x"]).unwrap();
     session.set_now(Some("2100-01-01"));
     for _ in 0..3 {

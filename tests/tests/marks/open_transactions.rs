@@ -30,7 +30,7 @@ fn an_open_takeover_is_passed_over() {
         session.set_now(Some("2030-01-01 00:00:00Z"));
     }
     open.insert(json!([{"id": "1", "action": "x"}])).unwrap();
-    open.own_one_with("x", "max_duration => '1 minute'");
+    open.own_one_with("x", "lease => '1 minute'");
     other.insert(json!([{"id": "2", "action": "x"}])).unwrap();
     for session in [&mut open, &mut other] {
         session.set_now(Some("2030-01-01 00:02:00Z"));
@@ -54,7 +54,7 @@ fn an_open_abort_of_an_exhausted_task_is_passed_over() {
         {"id": "2", "action": "y", "depends_on": [{"id": "1", "condition": "settled"}]},
     ]);
     open.insert(tasks).unwrap();
-    open.own_one_with("x", "max_duration => '1 minute'");
+    open.own_one_with("x", "lease => '1 minute'");
     other.insert(json!([{"id": "3", "action": "x"}])).unwrap();
     for session in [&mut open, &mut other] {
         session.set_now(Some("2030-01-01 00:02:00Z"));

@@ -23,7 +23,7 @@ fn work(session: &mut Session, who: usize, over: &AtomicBool) -> usize {
             {"id": second, "action": "x", "depends_on": [first]},
         ]);
         session.insert(tasks).unwrap();
-        let grants = session.own_with("w", 2, &["x"], "max_duration => '1 hour'").unwrap();
+        let grants = session.own_with("w", 2, &["x"], "lease => '1 hour'").unwrap();
         let held: Vec<(&str, _)> = grants.iter().map(|g| (g.task_id.as_str(), g.token)).collect();
         if round % 3 == 0 && !held.is_empty() {
             let extended = session.extend("w", &held, "2 hours").unwrap();
@@ -109,7 +109,7 @@ fn a_call_that_waits_for_a_table_to_be_rewritten_sees_its_rows() {
                 {"id": parent, "action": "x"}, {"id": child, "action": "y", "depends_on": [parent]}, {"id": other, "action": "z"},
             ]))
             .unwrap();
-        let grant = session.own_with("w", 1, &["x"], "max_duration => '1 hour'").unwrap().remove(0);
+        let grant = session.own_with("w", 1, &["x"], "lease => '1 hour'").unwrap().remove(0);
         session
             .query_one(
                 "SELECT taskq.report_status($1, $2, 'half', checkpoint => '1')",
@@ -129,7 +129,7 @@ fn a_call_that_waits_for_a_table_to_be_rewritten_sees_its_rows() {
                     s.query_one("SELECT taskq.return_task($1, $2)", &[&id, &token]).unwrap();
                 }
                 "own" => {
-                    assert_eq!(s.own_with("w", 9, &["y", "z"], "max_duration => '1 hour'").unwrap().len(), 2)
+                    assert_eq!(s.own_with("w", 9, &["y", "z"], "lease => '1 hour'").unwrap().len(), 2)
                 }
                 _ => {
                     s.insert(json!([{"id": more, "action": "never", "depends_on": [id]}])).unwrap();
@@ -158,7 +158,7 @@ fn a_call_whose_table_is_rewritten_before_it_locks_it_sees_its_rows() {
         let tasks =
             json!([{"id": parent, "action": "x"}, {"id": child, "action": "y", "depends_on": [parent]}]);
         session.insert(tasks).unwrap();
-        let lease = "max_duration => '1 hour'";
+        let lease = "lease => '1 hour'";
         let token = session.own_with("w", 1, &["x"], lease).unwrap().remove(0).token;
         for round in ["extend", "return", "own"] {
             let mut worker = db.connect();

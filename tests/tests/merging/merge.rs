@@ -113,7 +113,7 @@ fn a_leader_whose_deadline_passed_frees_them_and_its_last_try_ends_them() {
     let mut session = db.connect();
     at(&mut session, 0.0);
     session.insert(keyed(&["a", "b"])).unwrap();
-    let late = session.own_one_with("x", "max_duration => '1 minute'");
+    let late = session.own_one_with("x", "lease => '1 minute'");
     at(&mut session, 61.0);
     let second = session.own("w", 9, &["x"]).unwrap();
     assert_eq!(second.len(), 1);
@@ -124,7 +124,7 @@ fn a_leader_whose_deadline_passed_frees_them_and_its_last_try_ends_them() {
     session.own("w", 9, &["x"]).unwrap().iter().for_each(|grant| session.complete(grant));
     assert_eq!((session.state("a"), session.state("b")), ("completed".to_owned(), "completed".to_owned()));
     session.insert(json!([{"id": "c", "action": "z", "merge_key": "z", "max_tries": 1}, {"id": "d", "action": "z", "merge_key": "z"}])).unwrap();
-    session.own_one_with("z", "max_duration => '1 minute'");
+    session.own_one_with("z", "lease => '1 minute'");
     at(&mut session, 200.0);
     assert!(owned(&mut session, 9, &["z"]).is_empty());
     assert_eq!((session.state("c"), session.state("d")), ("aborted".to_owned(), "aborted".to_owned()));
@@ -136,7 +136,7 @@ fn a_task_whose_deadline_passed_rides_and_its_old_token_is_void() {
     let mut session = db.connect();
     at(&mut session, 0.0);
     session.insert(keyed(&["a"])).unwrap();
-    let late = session.own_one_with("x", "max_duration => '1 minute'");
+    let late = session.own_one_with("x", "lease => '1 minute'");
     session.insert(json!([{"id": "b", "action": "x", "merge_key": "k", "priority": 5}])).unwrap();
     at(&mut session, 61.0);
     let next = session.own_one("x");

@@ -155,7 +155,7 @@ fn after_a_dead_worker_nothing_with_its_key_runs_twice() {
     let mut session = db.connect();
     at(&mut session, 0.0);
     session.insert(tasks(40)).unwrap();
-    let dead = session.own_with("dead", 40, &["x"], "max_duration => '1 minute'").unwrap();
+    let dead = session.own_with("dead", 40, &["x"], "lease => '1 minute'").unwrap();
     assert_eq!(dead.len(), KEYS);
     at(&mut session, 61.0);
     let next = session.own("w", 40, &["x"]).unwrap();
@@ -177,7 +177,7 @@ fn after_dead_workers_and_many_claims_each_key_runs_once() {
         let db = Db::new();
         let mut main = db.connect();
         main.insert(tasks(40)).unwrap();
-        let dead = main.own_with("dead", 40, &["x"], "max_duration => '0.1 seconds'").unwrap();
+        let dead = main.own_with("dead", 40, &["x"], "lease => '0.1 seconds'").unwrap();
         assert_eq!(dead.len(), KEYS);
         thread::sleep(std::time::Duration::from_millis(150));
         let mut grants = claims(&db, 1 + round, "");
@@ -197,7 +197,7 @@ fn a_rider_whose_tries_are_used_up_is_aborted() {
     let mut session = db.connect();
     at(&mut session, 0.0);
     session.insert(json!([{"id": "a", "action": "x", "merge_key": "k"}])).unwrap();
-    session.own_one_with("x", "max_duration => '1 minute'");
+    session.own_one_with("x", "lease => '1 minute'");
     at(&mut session, 61.0);
     call(&mut session, "maintain()");
     call(&mut session, "set_action('x', max_tries => 1)");
@@ -213,8 +213,8 @@ fn a_rider_whose_tries_are_used_up_is_aborted() {
 #[test]
 fn the_end_of_such_a_rider_says_what_has_ended_its_last_try() {
     for (has, cause, status) in [
-        ("max_duration => '1 minute'", "timeout", "the deadline passed on try 1, and there is no other"),
-        ("max_duration => '1 day'", "tries", "all 1 tries are used up"),
+        ("lease => '1 minute'", "timeout", "the deadline passed on try 1, and there is no other"),
+        ("lease => '1 day'", "tries", "all 1 tries are used up"),
     ] {
         let db = Db::new();
         let mut session = db.connect();

@@ -218,7 +218,7 @@ fn an_extension_after_the_deadline_does_not_wait_for_a_locked_key() {
     let db = Db::new();
     let (mut holder, mut claim, mut main) = (db.connect(), db.connect(), db.connect());
     main.insert(json!([{"id": "a", "action": "x", "merge_key": "k"}])).unwrap();
-    let late = main.own_one_with("x", "max_duration => '0.1 seconds'");
+    let late = main.own_one_with("x", "lease => '0.1 seconds'");
     until("the deadline passes", || {
         call(&mut main, "maintain()");
         main.one::<bool>("SELECT grantable FROM taskq.run").then_some(())

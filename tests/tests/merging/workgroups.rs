@@ -13,7 +13,7 @@ pub(super) fn api(db: &Db) -> Session {
     let mut session = db.connect();
     at(&mut session, 0.0);
     // Hours pass, and what it owns meanwhile is not to come back.
-    session.run("SET taskq.max_duration = '1 day'");
+    session.run("SET taskq.lease = '1 day'");
     session
         .insert(json!([
             {"id": "a", "action": "x", "workgroup": "api", "group_id": "g"}, {"id": "b", "action": "y", "workgroup": "api", "group_id": "h"},
@@ -95,11 +95,11 @@ fn what_is_held_back_is_scheduled_from_the_start_wherever_one_looks() {
             "SELECT concat_ws(' ', c.action, c.state, c.count) FROM taskq.count_tasks() AS c ORDER BY c.action, c.state",
         );
         let stats: Vec<String> = session.all(
-            "SELECT concat_ws(' ', action, blocked, scheduled, ready, \"in-progress\", oldest_ready IS NULL) \
+            "SELECT concat_ws(' ', action, blocked, scheduled, ready, in_progress, oldest_ready IS NULL) \
                FROM taskq.stats ORDER BY action",
         );
         let groups: Vec<String> = session.all(
-            "SELECT concat_ws(' ', group_id, blocked, scheduled, ready, \"in-progress\") FROM taskq.groups ORDER BY 1",
+            "SELECT concat_ws(' ', group_id, blocked, scheduled, ready, in_progress) FROM taskq.groups ORDER BY 1",
         );
         let metrics: String = session.one("SELECT taskq.metrics()");
         let mut numbers: Vec<String> = metrics
@@ -346,7 +346,7 @@ fn a_late_return_still_works_when_only_a_held_back_claim_met_the_task() {
     let mut session = db.connect();
     at(&mut session, 0.0);
     session.insert(json!([{"id": "a", "action": "x", "workgroup": "api"}])).unwrap();
-    let late = session.own_one_with("x", "max_duration => '1 minute'");
+    let late = session.own_one_with("x", "lease => '1 minute'");
     call(&mut session, "delay_workgroup('api', '1 hour')");
     at(&mut session, 61.0);
     assert!(owned(&mut session, 1, &["x"]).is_empty());

@@ -24,7 +24,7 @@ fn fill(session: &mut Session) {
     session.perform("a\"b\\c\nd{}=,", "completed");
     session.perform("x", "aborted");
     session.own_one("x");
-    session.own_one_with("x", "max_duration => '1 millisecond'");
+    session.own_one_with("x", "lease => '1 millisecond'");
     session.perform("y", "pending");
     session.run("SELECT taskq.pause_group('g'); SELECT pg_sleep(0.01)");
     assert!(session.own("w", 1, &["p"]).unwrap().is_empty(), "the group is paused");
@@ -97,8 +97,8 @@ fn a_late_return_is_no_earlier_try() {
     let db = Db::new();
     let mut session = db.connect();
     session.insert(json!([{"id": "late", "action": "x"}, {"id": "lost", "action": "x"}])).unwrap();
-    let late = session.own_one_with("x", "max_duration => '0 seconds'");
-    session.own_one_with("x", "max_duration => '0 seconds'");
+    let late = session.own_one_with("x", "lease => '0 seconds'");
+    session.own_one_with("x", "lease => '0 seconds'");
     session.run("SELECT pg_sleep(0.01); SELECT taskq.maintain()");
     session.complete(&late);
     session.perform("x", "completed");

@@ -55,7 +55,7 @@ fn a_queue_at_work_is_well() {
         session.perform("x", "completed");
     }
     session.perform("x", "aborted");
-    session.own_one_with("x", "max_duration => '1 hour'");
+    session.own_one_with("x", "lease => '1 hour'");
     session.insert(json!([{"id": "later", "action": "y", "delay": "1 hour"}, {"id": "b", "action": "y", "depends_on": ["t19"]}])).unwrap();
     no_problem(&mut session, "a queue at work");
 }
@@ -68,8 +68,8 @@ fn health_shows_deadlines_as_overdue_from_five_seconds_on() {
         .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "y"}]))
         .unwrap();
     set_back(&mut session, "12 seconds");
-    session.own_with("late <worker>", 2, &["x"], "max_duration => '10 seconds'").unwrap();
-    session.own_with("prompt", 1, &["y"], "max_duration => '1 hour'").unwrap();
+    session.own_with("late <worker>", 2, &["x"], "lease => '10 seconds'").unwrap();
+    session.own_with("prompt", 1, &["y"], "lease => '1 hour'").unwrap();
     session.set_now(None);
     assert_eq!(problems(&mut session, "overdue"), [], "two seconds are no problem");
     session.run(
@@ -91,7 +91,7 @@ fn health_shows_deadlines_as_overdue_from_five_seconds_on() {
 fn health_shows_what_is_held_without_a_deadline_for_a_day() {
     let db = Db::new();
     let mut session = db.connect();
-    session.run("SET taskq.max_duration = ''");
+    session.run("SET taskq.lease = ''");
     set_back(&mut session, "30 hours");
     session
         .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "x"},
@@ -99,7 +99,7 @@ fn health_shows_what_is_held_without_a_deadline_for_a_day() {
         .unwrap();
     session.own("dead", 1, &["x"]).unwrap();
     let held = session.own("dead", 1, &["y"]).unwrap().remove(0);
-    session.own_one_with("z", "max_duration => '10 days'");
+    session.own_one_with("z", "lease => '10 days'");
     set_back(&mut session, "20 hours");
     session.own("alive", 1, &["x"]).unwrap();
     session.set_now(None);

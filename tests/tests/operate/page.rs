@@ -123,7 +123,7 @@ fn the_name_of_a_time_zone_is_never_markup() {
         .unwrap();
     session.set_now(Some("2020-01-01"));
     session.insert(json!([{"id": "over", "action": "o"}])).unwrap();
-    session.own_one_with("o", "max_duration => '1 minute'");
+    session.own_one_with("o", "lease => '1 minute'");
     session.run("SELECT taskq.schedule('due', '0 0 2 1 *', '{\"action\": \"x\"}')");
     session.set_now(None);
     for zone in ["<<meta http-equiv=refresh content=0;url=//x/ >5", "<\"x=>5"] {
@@ -281,7 +281,7 @@ fn it_tells_what_the_views_tell() {
     for _ in 0..2 {
         let (tags, text) = page(&mut session, "");
         let cells: Vec<String> =
-            session.all("SELECT unnest(ARRAY[ready, \"in-progress\", completed])::text FROM taskq.stats");
+            session.all("SELECT unnest(ARRAY[ready, in_progress, completed])::text FROM taskq.stats");
         assert_eq!(cells, ["23", "3", "11"]);
         assert!(text.contains("x (paused)11 completed3 in-progress23 ready233001100"), "{text}");
         assert!(text.contains("29 %"), "the group's progress: {text}");

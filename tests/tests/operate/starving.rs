@@ -46,11 +46,11 @@ fn an_action_whose_workers_have_died_starves() {
     let mut session = db.connect();
     set_back(&mut session, "20 minutes");
     session.insert((0..50).map(|n| json!({"id": format!("t{n}"), "action": "x"})).collect()).unwrap();
-    session.own_with("dead", 2, &["x"], "max_duration => '1 minute'").unwrap();
+    session.own_with("dead", 2, &["x"], "lease => '1 minute'").unwrap();
     session.set_now(None);
     the_problem(&mut session, "overdue", "critical", "x");
     the_problem(&mut session, "starving", "warning", "x");
-    let alive = session.own_with("alive", 1, &["x"], "max_duration => '1 minute'").unwrap();
+    let alive = session.own_with("alive", 1, &["x"], "lease => '1 minute'").unwrap();
     assert_eq!(problems(&mut session, "starving"), [], "one is in hand");
     session.complete(&alive[0]);
 }
@@ -72,11 +72,11 @@ fn after_all_workers_have_died_every_action_starves() {
     for action in actions {
         let most = if action == "held" { 6 } else { 2 };
         assert_eq!(
-            session.own_with("dead", most, &[action], "max_duration => '20 minutes'").unwrap().len(),
+            session.own_with("dead", most, &[action], "lease => '20 minutes'").unwrap().len(),
             most as usize
         );
     }
-    let grant = session.own_one_with("retried", "max_duration => '20 minutes'");
+    let grant = session.own_one_with("retried", "lease => '20 minutes'");
     session.give(&grant.task_id, grant.token, "pending").unwrap();
     set_back(&mut session, "25 minutes");
     assert_eq!(problems(&mut session, "starving"), [], "they work");

@@ -19,7 +19,7 @@ fn what_is_stuck_comes_first_in_a_hundred_columns() {
     session.run("SELECT taskq.return_task(task_id, token) FROM taskq.own_tasks('w', 50, '{busy with a name that is far too long}')");
     session.run("SELECT taskq.own_tasks('w', 3, '{busy with a name that is far too long}')");
     session.set_now(Some("2026-01-01 12:01:00"));
-    let rows = session.query("SELECT t.action, t.ready, t.busy, t.blocked, t.later, t.oldest, t.\"in/out\", t.wait FROM taskq.top AS t", &[]).unwrap();
+    let rows = session.query("SELECT t.action, t.ready, t.busy, t.blocked, t.later, t.oldest, t.in_out, t.wait FROM taskq.top AS t", &[]).unwrap();
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| (0..8).map(|i| row.get::<_, String>(i).trim().to_owned()).collect()).collect();
     assert_eq!(rows[0], ["stuck ü", "█       1", "0", "0", "0", "60s", "0.2/0", ""], "{rows:?}");

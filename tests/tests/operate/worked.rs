@@ -45,10 +45,10 @@ fn what_is_in_progress_behind_many_others_is_in_hand() {
         ("endless", "priority => 0", "NULL"),
     ] {
         if action == "endless" {
-            session.run("SET taskq.max_duration = ''");
+            session.run("SET taskq.lease = ''");
         }
         insert(&mut session, action, 1, arguments);
-        session.own_with(action, 1, &[action], &format!("max_duration => {held_for}")).unwrap();
+        session.own_with(action, 1, &[action], &format!("lease => {held_for}")).unwrap();
     }
     set_back(&mut session, "2 hours");
     insert(&mut session, "leased", 150, "priority => 5");
@@ -72,7 +72,7 @@ fn what_a_full_group_holds_back_does_not_starve() {
     session.run("SELECT taskq.set_group('g', max_concurrency => 1)");
     set_back(&mut session, "20 minutes");
     session.insert(json!([{"id": "held", "action": "y", "group_id": "g"}])).unwrap();
-    let held = session.own_one_with("y", "max_duration => '1 hour'");
+    let held = session.own_one_with("y", "lease => '1 hour'");
     insert(&mut session, "x", 2, "group_id => 'g'");
     session.set_now(None);
     assert_eq!(problems(&mut session, "starving"), [], "the group is at its limit");
@@ -83,7 +83,7 @@ fn what_a_full_group_holds_back_does_not_starve() {
     // A worker that is dead holds the place: another one would get it.
     set_back(&mut session, "15 minutes");
     session.insert(json!([{"id": "dead", "action": "y", "group_id": "g"}])).unwrap();
-    session.own_one_with("y", "max_duration => '1 minute'");
+    session.own_one_with("y", "lease => '1 minute'");
     session.set_now(None);
     assert!(problems(&mut session, "starving").iter().any(|(_, subject, _)| subject == "x"));
 }
@@ -95,8 +95,8 @@ fn an_overdue_action_names_the_actor_that_is_late_for_longest() {
     let mut session = db.connect();
     set_back(&mut session, "1 hour");
     insert(&mut session, "x", 2, "priority => 0");
-    session.own_with("zoe", 1, &["x"], "max_duration => '5 minutes'").unwrap();
-    session.own_with("ann", 1, &["x"], "max_duration => '20 minutes'").unwrap();
+    session.own_with("zoe", 1, &["x"], "lease => '5 minutes'").unwrap();
+    session.own_with("ann", 1, &["x"], "lease => '20 minutes'").unwrap();
     session.set_now(None);
     let problem = the_problem(&mut session, "overdue", "critical", "x");
     assert!(problem.contains("55m (actor \"zoe\")"), "{problem}");

@@ -40,7 +40,7 @@ fn a_backlog_of_tries_that_have_ended() {
         "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[12000]),
              ids => (SELECT array_agg(n::text) FROM generate_series(1, 12000) AS n), max_tries => 1)",
     );
-    let held = "max_duration => '8 seconds'";
+    let held = "lease => '8 seconds'";
     assert_eq!(db.connect().own_with("dead", 12_000, &["x"], held).unwrap().len(), 12_000);
     // Which of them is the last to be ended is not defined.
     let last: String = session.one(
@@ -101,10 +101,7 @@ fn waiting_calls_do_not_end_tries_that_give_them_nothing() {
     session.run(
         "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[3000]), max_tries => 1)",
     );
-    assert_eq!(
-        db.connect().own_with("dead", 3000, &["x"], "max_duration => '1 second'").unwrap().len(),
-        3000
-    );
+    assert_eq!(db.connect().own_with("dead", 3000, &["x"], "lease => '1 second'").unwrap().len(), 3000);
     thread::sleep(Duration::from_secs(1));
     let calls: Vec<_> = (0..2)
         .map(|_| {
@@ -153,9 +150,9 @@ fn two_waiting_calls_get_past_overdue_tasks_of_a_paused_group() {
         "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[8000]), group_id => 'g')",
     );
     let mut dead = db.connect();
-    assert_eq!(dead.own_with("dead", 8000, &["x"], "max_duration => '6 seconds'").unwrap().len(), 8000);
+    assert_eq!(dead.own_with("dead", 8000, &["x"], "lease => '6 seconds'").unwrap().len(), 8000);
     session.insert(json!([{"id": "mine", "action": "x"}])).unwrap();
-    assert_eq!(dead.own_with("dead", 1, &["x"], "max_duration => '6.5 seconds'").unwrap().len(), 1);
+    assert_eq!(dead.own_with("dead", 1, &["x"], "lease => '6.5 seconds'").unwrap().len(), 1);
     session.run("SELECT taskq.pause_group('g')");
     thread::sleep(Duration::from_secs(6));
     let began = Instant::now();

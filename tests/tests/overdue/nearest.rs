@@ -35,7 +35,7 @@ fn of_deadlines() {
     let mut session = db.connect();
     for (n, time) in TIMES.iter().enumerate() {
         session.insert(json!([{"id": format!("task {n}"), "action": "x"}])).unwrap();
-        let grant = session.own_one_with("x", &format!("max_duration => '{time}'"));
+        let grant = session.own_one_with("x", &format!("lease => '{time}'"));
         assert_eq!(grant.task_id, format!("task {n}"));
     }
     comes_in_time(&db, "task 1");

@@ -38,7 +38,7 @@ fn settled_and_in_progress(session: &mut Session) {
         ]))
         .unwrap();
     session.perform("b", "completed");
-    session.own_with("ghost", 9, &["l"], "max_duration => '1 millisecond'").unwrap();
+    session.own_with("ghost", 9, &["l"], "lease => '1 millisecond'").unwrap();
     session.run("SELECT pg_sleep(0.01)");
     overdue(session, "bad", 1);
 }

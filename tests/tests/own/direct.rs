@@ -33,7 +33,7 @@ fn versions_on_other_pages_are_in_the_indexes() {
     session.run("BEGIN");
     for _ in 0..4 {
         let grants = session
-            .own_with("a worker with a name that takes some room", 500, &["x"], "max_duration => '1 hour'")
+            .own_with("a worker with a name that takes some room", 500, &["x"], "lease => '1 hour'")
             .unwrap();
         assert_eq!(grants.len(), 500);
         for grant in &grants {
@@ -103,13 +103,13 @@ fn a_return_that_waited_goes_by_the_newest_version() {
     for stays in [true, false] {
         db.clear();
         session.insert(many(1)).unwrap();
-        let grant = session.own_one_with("x", "max_duration => '1 hour'");
+        let grant = session.own_one_with("x", "lease => '1 hour'");
         other.run("BEGIN");
         match stays {
             true => drop(other.extend("worker", &[("t0", grant.token)], "2 hours").unwrap()),
             false => {
                 session.give("t0", grant.token, "pending").unwrap();
-                drop(other.own_one_with("x", "max_duration => '2 hours'"));
+                drop(other.own_one_with("x", "lease => '2 hours'"));
             }
         }
         let (id, token) = (grant.task_id.clone(), grant.token);
@@ -133,7 +133,7 @@ fn a_return_at_a_higher_level_of_isolation_fails_cleanly_if_its_row_was_changed(
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         db.clear();
         session.insert(many(1)).unwrap();
-        let grant = session.own_one_with("x", "max_duration => '1 hour'");
+        let grant = session.own_one_with("x", "lease => '1 hour'");
         other.run("BEGIN");
         other.extend("worker", &[("t0", grant.token)], "2 hours").unwrap();
         let (id, token) = (grant.task_id.clone(), grant.token);
@@ -186,7 +186,7 @@ fn rewriting_and_rebuilding_tables_and_indexes_causes_no_deadlock() {
             db.connect().background(move |session| {
                 let mut done = 0;
                 while Instant::now() < until {
-                    for grant in session.own_with("w", 1, &["x"], "max_duration => '1 hour'").unwrap() {
+                    for grant in session.own_with("w", 1, &["x"], "lease => '1 hour'").unwrap() {
                         session.complete(&grant);
                         done += 1;
                     }

@@ -10,7 +10,7 @@ fn with_a_dead_last_try(db: &Db) -> (Session, taskq_tests::Grant) {
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     let tasks = json!([
-        {"id": "doomed", "action": "x", "max_tries": 1, "max_duration": "1 minute"},
+        {"id": "doomed", "action": "x", "max_tries": 1, "lease": "1 minute"},
         {"id": "heir", "action": "y", "depends_on": ["doomed"]},
         {"id": "grandheir", "action": "y", "depends_on": ["heir"]},
         {"id": "handler", "action": "z", "depends_on": [{"id": "doomed", "condition": "aborted"}]},
@@ -73,7 +73,7 @@ fn a_task_with_a_try_left_is_granted_again() {
     let db = Db::new();
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
-    session.insert(json!([{"id": "a", "action": "x", "max_tries": 2, "max_duration": "1 minute"}])).unwrap();
+    session.insert(json!([{"id": "a", "action": "x", "max_tries": 2, "lease": "1 minute"}])).unwrap();
     session.own_one("x");
     session.set_now(Some("2030-01-01 00:02:00Z"));
     session.own("other", 1, &["unrelated"]).unwrap();
@@ -93,7 +93,7 @@ fn thousands_of_dead_tries_are_all_found_and_work_goes_on() {
          'max_tries', 1 + i % 2)) FROM generate_series(1, 4000) i))",
     );
     for _ in 0..40 {
-        session.own_with("w", 100, &["x"], "max_duration => '1 minute'").unwrap();
+        session.own_with("w", 100, &["x"], "lease => '1 minute'").unwrap();
     }
     session.set_now(Some("2030-01-01 00:02:00Z"));
     // The work per call may be bounded; the second tries come back, the others end.
@@ -111,7 +111,7 @@ fn an_extended_deadline_that_passes_aborts_the_task() {
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "a", "action": "x", "max_tries": 1}])).unwrap();
-    let grant = session.own_one_with("x", "max_duration => '1 minute'");
+    let grant = session.own_one_with("x", "lease => '1 minute'");
     session.extend("w", &[("a", grant.token)], "10 minutes").unwrap();
     session.set_now(Some("2030-01-01 00:05:00Z"));
     session.own("other", 1, &["x"]).unwrap();

@@ -67,7 +67,7 @@ fn what_is_due_is_there_for_others_while_a_worker_goes_on() {
         session.insert(many("x", 100)).unwrap();
         session.insert(many("y", 100)).unwrap();
         for _ in 0..100 {
-            session.own_with("dead", 1, &["y"], "max_duration => '1 millisecond'").unwrap();
+            session.own_with("dead", 1, &["y"], "lease => '1 millisecond'").unwrap();
         }
         let later =
             (1..=100).map(|i| json!({"id": format!("later{i}"), "action": "x", "delay": "1 millisecond"}));
@@ -94,7 +94,7 @@ fn a_query_of_its_own_does_the_upkeep_of_all() {
         session.run("PREPARE own AS SELECT * FROM taskq.own_tasks('w', 1, '{x}')");
         session.insert(many("y", 100)).unwrap();
         for _ in 0..100 {
-            session.own_with("dead", 1, &["y"], "max_duration => '1 millisecond'").unwrap();
+            session.own_with("dead", 1, &["y"], "lease => '1 millisecond'").unwrap();
         }
         std::thread::sleep(Duration::from_millis(5));
         session.run(call);
@@ -109,7 +109,7 @@ fn leases_that_are_not_needed_do_not_stand_before_those_that_count() {
         let mut session = db.connect();
         session.set_now(Some("2030-01-01 00:00:00Z"));
         session.insert(json!([{"id": "urgent", "action": "x", "priority": 100}])).unwrap();
-        session.own_one_with("x", "max_duration => '1 minute'");
+        session.own_one_with("x", "lease => '1 minute'");
         session.insert(many("x", 100)).unwrap();
         leave_stale_leases(&mut session, 3000);
         session.set_now(Some("2030-01-01 00:02:00Z"));
@@ -156,7 +156,7 @@ fn an_overdue_task_behind_leases_that_are_not_needed_wakes_a_call_in_time() {
     let db = Db::new();
     let mut session = db.connect();
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    session.own_one_with("x", "max_duration => '1 second'");
+    session.own_one_with("x", "lease => '1 second'");
     leave_stale_leases(&mut session, 5000);
     let start = std::time::Instant::now();
     let got = session.own_with("w", 1, &["x"], "wait => '20 seconds'").unwrap();
@@ -233,14 +233,11 @@ fn overdue_tasks_are_not_hidden_by_those_of_other_actions() {
     let mut session = db.connect();
     session.insert(many("x", 20)).unwrap();
     session.insert(many("y", 3)).unwrap();
-    assert_eq!(session.own_with("dead", 100, &["x", "y"], "max_duration => '1 hour'").unwrap().len(), 23);
+    assert_eq!(session.own_with("dead", 100, &["x", "y"], "lease => '1 hour'").unwrap().len(), 23);
     // And a worker with many has gone before.
     session.run("SELECT count(*) FROM taskq.insert_many('z', array_fill('b'::text, ARRAY[9000]))");
     for _ in 0..9 {
-        assert_eq!(
-            session.own_with("dead", 1000, &["z"], "max_duration => '30 minutes'").unwrap().len(),
-            1000
-        );
+        assert_eq!(session.own_with("dead", 1000, &["z"], "lease => '30 minutes'").unwrap().len(), 1000);
     }
     for table in ["run", "lease"] {
         session.run(&format!("UPDATE taskq.{table} SET deadline = deadline - interval '2 hours'"));

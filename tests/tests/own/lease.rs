@@ -15,17 +15,17 @@ fn the_deadline_is_the_calls_else_the_tasks_else_the_settings_else_never() {
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     let own = json!([
-        {"id": "own 1", "action": "x", "max_duration": "1 hour"},
-        {"id": "own 2", "action": "x", "max_duration": "1 hour"},
+        {"id": "own 1", "action": "x", "lease": "1 hour"},
+        {"id": "own 2", "action": "x", "lease": "1 hour"},
     ]);
     session.insert(own).unwrap();
     let none = json!([{"id": "none 1", "action": "y"}, {"id": "none 2", "action": "y"}, {"id": "none 3", "action": "y"}]);
     session.insert(none).unwrap();
-    assert_eq!(session.own_one_with("x", "max_duration => '5 minutes'").action_deadline, at("00:05:00"));
+    assert_eq!(session.own_one_with("x", "lease => '5 minutes'").action_deadline, at("00:05:00"));
     assert_eq!(session.own_one("x").action_deadline, at("01:00:00"));
-    assert_eq!(session.own_one_with("y", "max_duration => '5 minutes'").action_deadline, at("00:05:00"));
+    assert_eq!(session.own_one_with("y", "lease => '5 minutes'").action_deadline, at("00:05:00"));
     assert_eq!(session.own_one("y").action_deadline, at("01:00:00"), "as shipped");
-    session.run("SET taskq.max_duration = ''");
+    session.run("SET taskq.lease = ''");
     assert_eq!(session.own_one("y").action_deadline, None);
     assert_eq!(session.task("none 3").unwrap().action_deadline, None);
     assert_eq!(session.task("own 2").unwrap().action_deadline, at("01:00:00"));
@@ -42,7 +42,7 @@ fn no_other_worker_gets_a_task_before_its_deadline_and_any_may_after() {
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    let first = session.own_one_with("x", "max_duration => '1 minute'");
+    let first = session.own_one_with("x", "lease => '1 minute'");
     session.set_now(Some("2030-01-01 00:00:59Z"));
     assert!(session.own("other", 1, &["x"]).unwrap().is_empty());
     session.set_now(Some("2030-01-01 00:01:01Z"));
@@ -59,7 +59,7 @@ fn a_late_return_works_until_another_worker_is_granted_the_task() {
         let mut session = db.connect();
         session.set_now(Some("2030-01-01 00:00:00Z"));
         session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-        let grant = session.own_one_with("x", "max_duration => '1 minute'");
+        let grant = session.own_one_with("x", "lease => '1 minute'");
         session.set_now(Some("2030-01-01 00:10:00Z"));
         // Another worker looks for other work meanwhile, which notices the deadline but takes nothing.
         assert!(session.own("other", 1, &["y"]).unwrap().is_empty());
@@ -75,9 +75,9 @@ fn after_a_new_grant_everything_with_the_old_token_fails() {
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    let old = session.own_one_with("x", "max_duration => '1 minute'");
+    let old = session.own_one_with("x", "lease => '1 minute'");
     session.set_now(Some("2030-01-01 00:02:00Z"));
-    let new = session.own_one_with("x", "max_duration => '1 minute'");
+    let new = session.own_one_with("x", "lease => '1 minute'");
     for code in ["completed", "aborted", "pending"] {
         assert_eq!(sqlstate(&session.give("a", old.token, code).unwrap_err()), "TQ001");
     }
@@ -95,7 +95,7 @@ fn extension_moves_the_deadline_also_a_passed_one() {
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    let grant = session.own_one_with("x", "max_duration => '1 minute'");
+    let grant = session.own_one_with("x", "lease => '1 minute'");
     session.set_now(Some("2030-01-01 00:00:30Z"));
     assert_eq!(session.extend("w", &[("a", grant.token)], "1 minute").unwrap(), [("a".to_owned(), true)]);
     assert_eq!(session.task("a").unwrap().action_deadline, at("00:01:30"));
@@ -115,7 +115,7 @@ fn an_extension_may_also_shorten() {
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    let grant = session.own_one_with("x", "max_duration => '1 day'");
+    let grant = session.own_one_with("x", "lease => '1 day'");
     session.extend("w", &[("a", grant.token)], "1 minute").unwrap();
     session.set_now(Some("2030-01-01 00:02:00Z"));
     assert_eq!(session.own_one("x").num_tries, 2);
@@ -184,18 +184,18 @@ fn a_call_does_not_end_the_tries_that_it_grants() {
     let mut session = db.connect();
     session.run("SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[9000]))");
     for _ in 0..9 {
-        assert_eq!(session.own_with("dead", 1000, &["x"], "max_duration => '1 hour'").unwrap().len(), 1000);
+        assert_eq!(session.own_with("dead", 1000, &["x"], "lease => '1 hour'").unwrap().len(), 1000);
     }
     for table in ["run", "lease"] {
         session.run(&format!("UPDATE taskq.{table} SET deadline = deadline - interval '2 hours'"));
     }
     // A session that has not looked yet: others know for a while where the first deadline was.
-    let granted = db.connect().own_with("w", 20_000, &["x"], "max_duration => '1 millisecond'").unwrap();
+    let granted = db.connect().own_with("w", 20_000, &["x"], "lease => '1 millisecond'").unwrap();
     let ids: std::collections::HashSet<&str> = granted.iter().map(|task| task.task_id.as_str()).collect();
     assert_eq!((ids.len(), granted.len()), (9000, 9000), "tasks were left or granted twice");
     assert!(granted.iter().all(|task| task.num_tries == 2));
     // Its own tries are for others to end.
-    let again = db.connect().own_with("w", 1, &["x"], "max_duration => '1 hour'").unwrap();
+    let again = db.connect().own_with("w", 1, &["x"], "lease => '1 hour'").unwrap();
     assert_eq!(again.len(), 1);
     assert_eq!(session.broken(), Vec::<String>::new());
 }
@@ -209,7 +209,7 @@ fn leases_of_no_time_are_not_ended_by_the_call_that_grants_them() {
         "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[3000]), max_tries => 100)",
     );
     for tries in 1..=3 {
-        let granted = session.own_with("w", 6000, &["x"], "max_duration => '0'").unwrap();
+        let granted = session.own_with("w", 6000, &["x"], "lease => '0'").unwrap();
         assert_eq!(granted.len(), 3000);
         assert!(granted.iter().all(|task| task.num_tries == tries), "some were granted twice by one call");
     }
@@ -223,7 +223,7 @@ fn a_backlog_of_large_leases_is_ended_in_short_steps() {
     let mut session = db.connect();
     session.run("SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[15000]))");
     for _ in 0..15 {
-        assert_eq!(session.own_with("w", 1000, &["x"], "max_duration => '1 hour'").unwrap().len(), 1000);
+        assert_eq!(session.own_with("w", 1000, &["x"], "lease => '1 hour'").unwrap().len(), 1000);
     }
     let held =
         |session: &mut Session| session.one::<i64>("SELECT count(*) FROM taskq.run WHERE NOT grantable");

@@ -15,7 +15,7 @@ fn rows(session: &mut Session) -> i64 {
 }
 
 fn own(session: &mut Session, n: i32) -> Vec<Grant> {
-    let grants = session.own_with("w", n, &["x"], "max_duration => '1 hour'").unwrap();
+    let grants = session.own_with("w", n, &["x"], "lease => '1 hour'").unwrap();
     assert_eq!(grants.len(), n as usize);
     grants
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use taskq_tests::{Db, Session};
 
 fn owned_by(session: &mut Session, actor: &str, max_tasks: i32) -> Vec<String> {
-    let grants = session.own_with(actor, max_tasks, &["x"], "max_duration => '1 hour'").unwrap();
+    let grants = session.own_with(actor, max_tasks, &["x"], "lease => '1 hour'").unwrap();
     grants.into_iter().map(|grant| grant.task_id).collect()
 }
 
@@ -27,7 +27,7 @@ fn one_stale_and_three_overdue(db: &Db) -> Session {
     let mut session = db.connect();
     session.insert(["a", "b", "c"].iter().map(|id| json!({"id": id, "action": "x"})).collect()).unwrap();
     for _ in 0..3 {
-        assert_eq!(session.own_with("dead", 1, &["x"], "max_duration => '1 hour'").unwrap().len(), 1);
+        assert_eq!(session.own_with("dead", 1, &["x"], "lease => '1 hour'").unwrap().len(), 1);
     }
     time_goes_by(&mut session);
     session.run(

@@ -104,7 +104,7 @@ fn a_task_taken_from_a_dead_worker_takes_the_end_of_its_priority() {
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "1", "action": "x"}, {"id": "2", "action": "x"}])).unwrap();
-    session.own_one_with("x", "max_duration => '1 minute'");
+    session.own_one_with("x", "lease => '1 minute'");
     session.set_now(Some("2030-01-01 00:02:00Z"));
     assert_eq!(owned(&mut session, 9, &["x"]), ["2", "1"]);
 }

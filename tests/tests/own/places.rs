@@ -11,7 +11,7 @@ fn many(of: &str, n: i32) -> Value {
 }
 
 fn own(session: &mut Session) -> Grant {
-    session.own_with("w", 1, &["x"], "max_duration => '1 hour'").unwrap().remove(0)
+    session.own_with("w", 1, &["x"], "lease => '1 hour'").unwrap().remove(0)
 }
 
 fn refused(answer: Answer<String>, with: &str) {

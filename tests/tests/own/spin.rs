@@ -59,7 +59,7 @@ fn overdue(db: &Db, hold: &str) -> (Session, Grant) {
     // The worker that a sleeping call starts would end the try before that call sets it aside.
     session.run("SET taskq.background_worker = off");
     session.insert(json!([{"id": "a", "action": "x", "group_id": "g", "workgroup": "w"}])).unwrap();
-    let had = session.own_with("alice", 1, &["x"], "max_duration => '0.2 seconds'").unwrap().remove(0);
+    let had = session.own_with("alice", 1, &["x"], "lease => '0.2 seconds'").unwrap().remove(0);
     session.run(hold);
     std::thread::sleep(Duration::from_millis(250));
     (session, had)
@@ -134,7 +134,7 @@ fn an_overdue_task_that_only_met_a_busy_key_stays_its_actors() {
     let mut session = db.connect();
     let keyed = |id: &str| json!({"id": id, "action": "x", "merge_key": "k"});
     session.insert(json!([keyed("a")])).unwrap();
-    let a = session.own_with("alice", 1, &["x"], "max_duration => '0.2 seconds'").unwrap().remove(0);
+    let a = session.own_with("alice", 1, &["x"], "lease => '0.2 seconds'").unwrap().remove(0);
     std::thread::sleep(Duration::from_millis(250));
     session.run("SELECT taskq.maintain()");
     // Held again by its actor, with the key, after another has been inserted: that one meets a busy key.

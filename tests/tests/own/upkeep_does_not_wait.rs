@@ -39,7 +39,7 @@ fn for_a_claim_that_parks_under_its_key() {
             {"id": "plain", "action": "x"},
         ]))
         .unwrap();
-        assert_eq!(open.own_with("w", 2, &["x"], "max_duration => '1 minute'").unwrap().len(), 2);
+        assert_eq!(open.own_with("w", 2, &["x"], "lease => '1 minute'").unwrap().len(), 2);
         open.insert(json!([{"id": "t2", "action": "x", "merge_key": "k"}])).unwrap();
         // Parks t2 under the key, and keeps the key's row locked.
         open.run("BEGIN");
@@ -68,7 +68,7 @@ fn for_an_insert_that_depends_on_it() {
             json!([{"id": "t1", "action": "x", "max_tries": max_tries}, {"id": "t2", "action": "x"}]),
         )
         .unwrap();
-        let held = open.own_with("w", 2, &["x"], "max_duration => '1 minute'").unwrap();
+        let held = open.own_with("w", 2, &["x"], "lease => '1 minute'").unwrap();
         open.run("BEGIN");
         open.insert(json!([{"id": "child", "action": "y", "depends_on": ["t1", "t2"]}])).unwrap();
         at(&mut [&mut other], "00:02:00");
@@ -96,7 +96,7 @@ fn for_an_insert_that_depends_on_a_rider() {
             {"id": "t2", "action": "x", "merge_key": "k", "max_tries": max_tries},
         ]))
         .unwrap();
-        assert_eq!(open.own_with("w", 2, &["x"], "max_duration => '1 minute'").unwrap().len(), 1);
+        assert_eq!(open.own_with("w", 2, &["x"], "lease => '1 minute'").unwrap().len(), 1);
         open.run("BEGIN");
         open.insert(json!([{"id": "child", "action": "y", "depends_on": ["t2"]}])).unwrap();
         at(&mut [&mut other], "00:02:00");
@@ -121,7 +121,7 @@ fn and_leaves_tries_alone_that_it_cannot_end() {
     let (mut open, mut block, mut holder) = (db.connect(), db.connect(), db.connect());
     at(&mut [&mut open, &mut block, &mut holder], "00:00:00");
     open.insert(json!([{"id": "t1", "action": "x", "merge_key": "k"}])).unwrap();
-    let grant = holder.own_one_with("x", "max_duration => '1 minute'");
+    let grant = holder.own_one_with("x", "lease => '1 minute'");
     open.insert(json!([{"id": "t2", "action": "x", "merge_key": "k"}])).unwrap();
     open.run("BEGIN");
     assert!(open.own("w", 1, &["x"]).unwrap().is_empty());
@@ -216,7 +216,7 @@ fn two_workers_do_not_meet_in_a_deadlock() {
             .map(|(key, i)| json!({"id": format!("r{round}k{key}i{i}"), "action": "x", "merge_key": format!("k{key}")}))
             .collect();
         main.insert(keyed).unwrap();
-        main.own_with("dead", 100, &["x"], "max_duration => '1 millisecond'").unwrap();
+        main.own_with("dead", 100, &["x"], "lease => '1 millisecond'").unwrap();
         let more: serde_json::Value = (0..20)
             .map(|key| json!({"id": format!("r{round}late{key}"), "action": "x", "merge_key": format!("k{key}")}))
             .collect();
@@ -224,9 +224,7 @@ fn two_workers_do_not_meet_in_a_deadlock() {
         let both: Vec<_> = (0..2)
             .map(|_| {
                 db.connect().background(|session| {
-                    session
-                        .own_with("w", 100, &["x"], "max_duration => '1 millisecond'")
-                        .map(|grants| grants.len())
+                    session.own_with("w", 100, &["x"], "lease => '1 millisecond'").map(|grants| grants.len())
                 })
             })
             .collect();

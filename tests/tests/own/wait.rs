@@ -101,7 +101,7 @@ fn a_due_time_and_a_passed_deadline_end_the_sleep_without_any_commit() {
     let mut session = db.connect();
     session.insert(json!([{"id": "due", "action": "x", "delay": "0.3 seconds"}])).unwrap();
     assert_eq!(
-        ids(session.own_with("w", 5, &["x"], "max_duration => '0.3 seconds', wait => '60 seconds'").unwrap()),
+        ids(session.own_with("w", 5, &["x"], "lease => '0.3 seconds', wait => '60 seconds'").unwrap()),
         ["due"]
     );
     let again = session.own_with("w", 5, &["x"], "wait => '60 seconds'").unwrap();

@@ -13,7 +13,7 @@ use crate::{TMP, much};
 /// A task that a worker has in hand all the time, in the original and in the copy.
 fn hold(original: &mut Session) -> Grant {
     original.run("SELECT taskq.insert_task('held', 'hold'), taskq.insert_task('below', 'load', depends_on => '{held}')");
-    original.own_one_with("hold", "max_duration => '1 hour'")
+    original.own_one_with("hold", "lease => '1 hour'")
 }
 
 /// What was acknowledged before the copy was begun is in it; each token is good if the copy shows the grant, or refused;
@@ -74,7 +74,7 @@ fn a_base_backup_taken_under_load_is_worked_to_the_end() {
     let before = work.books.now();
     let copy = Cluster::backup(TMP, "recover-copy", &original, &[]);
     work.goes_on(much() / 3);
-    original.connect().run("SELECT taskq.insert_task('behind', 'load', max_duration => '10 minutes')");
+    original.connect().run("SELECT taskq.insert_task('behind', 'load', lease => '10 minutes')");
     copy.run(&[]);
     let mut session = copy.connect();
     assert!(!has(&mut session, "behind"), "it is of that time");

@@ -28,7 +28,7 @@ fn promote(session: &mut Session) {
 
 /// A task of the action is granted until then.
 fn hold(session: &mut Session, action: &str, lease: &str) -> (String, Uuid) {
-    let grant = session.own_one_with(action, &format!("max_duration => '{lease}'"));
+    let grant = session.own_one_with(action, &format!("lease => '{lease}'"));
     (grant.task_id, grant.token)
 }
 
@@ -140,8 +140,8 @@ fn wakes(cluster: &Cluster) {
 fn a_zombie_does_no_harm(old: &Cluster, session: &mut Session) {
     old.restart();
     let mut zombie = old.connect();
-    let theirs = zombie.own_with("zombie", 3, &["split"], "max_duration => '10 minutes'").unwrap();
-    let ours = session.own_with("worker", 2, &["split"], "max_duration => '10 minutes'").unwrap();
+    let theirs = zombie.own_with("zombie", 3, &["split"], "lease => '10 minutes'").unwrap();
+    let ours = session.own_with("worker", 2, &["split"], "lease => '10 minutes'").unwrap();
     let ids =
         |grants: &[taskq_tests::Grant]| grants.iter().map(|grant| grant.task_id.clone()).collect::<Vec<_>>();
     assert_eq!(

@@ -149,7 +149,7 @@ fn insert(place: &Place, books: &Books, stop: &AtomicBool) {
 /// Performs what it is granted, and returns it wherever the server is by then.
 fn perform(place: &Place, books: &Books, stop: &AtomicBool) {
     let mut session = place.connect();
-    let lease = format!("max_duration => '{} seconds', wait => '1 second'", LEASE.as_secs());
+    let lease = format!("lease => '{} seconds', wait => '1 second'", LEASE.as_secs());
     let mut in_hand: Vec<Grant> = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         if in_hand.is_empty() {

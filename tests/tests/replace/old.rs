@@ -105,7 +105,7 @@ fn a_task_in_progress_cannot_be_replaced_even_after_its_deadline() {
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "held", "action": "x"}, {"id": "free", "action": "x"}])).unwrap();
-    let grant = session.own_one_with("x", "max_duration => '1 minute'");
+    let grant = session.own_one_with("x", "lease => '1 minute'");
     let tasks =
         json!([{"id": "free", "action": "y"}, {"id": "held", "action": "y"}, {"id": "new", "action": "y"}]);
     refused(&mut session, "TQ005", "held", "SELECT taskq.replace_tasks($1)", &[&tasks]);

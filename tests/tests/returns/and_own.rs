@@ -213,7 +213,7 @@ fn a_late_return_comes_before_upkeep() {
     let db = Db::new();
     let mut session = db.connect();
     session.insert(json!([{"id": "late", "action": "x", "max_tries": 1}, {"id": "lost", "action": "x", "max_tries": 1}])).unwrap();
-    let held = session.own_with("w", 2, &["x"], "max_duration => '0'").unwrap();
+    let held = session.own_with("w", 2, &["x"], "lease => '0'").unwrap();
     session.run("SELECT pg_sleep(0.01)");
     assert_eq!(granted(&mut session, &completed(&held[0]), 5, &["x"]), []);
     assert_eq!(["late", "lost"].map(|id| session.state(id)), ["completed", "aborted"]);

@@ -157,7 +157,7 @@ fn a_task_that_was_taken_over_is_refused_and_the_rest_goes_on() {
     let (mut late, mut other) = (db.connect(), db.connect());
     late.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "z"}]))
         .unwrap();
-    let held = late.own_with("late", 2, &["x"], "max_duration => '1 millisecond'").unwrap();
+    let held = late.own_with("late", 2, &["x"], "lease => '1 millisecond'").unwrap();
     let mut taken = Vec::new();
     until("one deadline has passed", || {
         taken = granted(&mut other, &json!([]), 1, &["x"]);

@@ -21,7 +21,7 @@ fn a_task_is_ready_again_and_its_token_void() {
                        {"id": "after", "action": "y", "depends_on": ["a"]},
                        {"id": "handler", "action": "z", "depends_on": [{"id": "a", "condition": "aborted"}]}]))
         .unwrap();
-    let a = session.own_with("dead", 1, &["x"], "max_duration => NULL").unwrap().remove(0);
+    let a = session.own_with("dead", 1, &["x"], "lease => NULL").unwrap().remove(0);
     assert_eq!(release(&mut session, "actors => '{dead}', status => 'its box is gone'"), 1);
     let task = session.task("a").unwrap();
     assert_eq!(
@@ -139,9 +139,9 @@ fn what_is_overdue_is_taken_from_its_late_actor() {
     let db = Db::new();
     let mut session = db.connect();
     session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}])).unwrap();
-    let a = session.own_one_with("x", "max_duration => '0'");
+    let a = session.own_one_with("x", "lease => '0'");
     session.run("SELECT taskq.maintain()");
-    let b = session.own_with("late", 1, &["x"], "max_duration => '0'").unwrap().remove(0);
+    let b = session.own_with("late", 1, &["x"], "lease => '0'").unwrap().remove(0);
     assert_eq!((b.task_id.as_str(), session.state("a").as_str()), ("b", "in-progress"));
     assert_eq!(release(&mut session, "'{a,b}'"), 2);
     for grant in [&a, &b] {

@@ -139,7 +139,7 @@ fn a_refused_token_tells_how_the_task_stands() {
     ] {
         session.run("SET taskq.now = '2030-01-01 00:00:00Z'; SET timezone = 'UTC'");
         session.insert(json!([{"id": "a", "action": "x", "group_id": "g", "seed": true}])).unwrap();
-        let grant = session.own_one_with("x", "max_duration => '1 minute'");
+        let grant = session.own_one_with("x", "lease => '1 minute'");
         let token = grant.token.to_string();
         session.run(&ends.replace("$token", &token));
         session.run("SET taskq.now = '2030-01-01 00:05:00Z'");

@@ -142,7 +142,7 @@ fn a_deadline_that_has_passed_is_no_hindrance() {
         |session: &mut Session, minute: i32| session.set_now(Some(&format!("2030-01-01 00:{minute:02}:00Z")));
     at(&mut session, 0);
     session.insert(json!([{"id": "a", "action": "x", "max_tries": 2}])).unwrap();
-    let a = session.own_one_with("x", "max_duration => '1 minute'");
+    let a = session.own_one_with("x", "lease => '1 minute'");
     at(&mut session, 2);
     // No call has looked yet; then one has.
     session.run("BEGIN");
@@ -154,9 +154,9 @@ fn a_deadline_that_has_passed_is_no_hindrance() {
     assert_eq!(counts(&mut session, "a"), (0, 1));
     assert_eq!(attempts(&mut session, "a"), ["1 released stopping"], "which tells more");
     // Once another worker was granted it, it is too late.
-    let a = session.own_one_with("x", "max_duration => '1 minute'");
+    let a = session.own_one_with("x", "lease => '1 minute'");
     at(&mut session, 4);
-    let b = session.own_one_with("x", "max_duration => '1 minute'");
+    let b = session.own_one_with("x", "lease => '1 minute'");
     assert_eq!(b.num_tries, 2);
     let late = session.give_with("a", a.token, "pending", UNCOUNTED).unwrap_err();
     assert_eq!(late.code().unwrap().code(), "TQ001");

@@ -81,7 +81,7 @@ fn tokens_are_hidden_from_all_but_superusers_and_members_of_pg_read_all_data() {
     let db = Db::new();
     let mut boss = db.connect();
     boss.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    let grant = boss.own_one_with("x", "max_duration => '1 hour'");
+    let grant = boss.own_one_with("x", "lease => '1 hour'");
     for part in PARTS {
         let mut session = with_part(&db, &mut boss, &role, part);
         for table in ["run", "lease", "task"] {
@@ -115,7 +115,7 @@ fn without_the_token_no_part_returns_or_extends_what_another_was_granted() {
     let db = Db::new();
     let mut boss = db.connect();
     boss.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}])).unwrap();
-    let held = boss.own_one_with("x", "max_duration => '1 hour'");
+    let held = boss.own_one_with("x", "lease => '1 hour'");
     let mut session = with_part(&db, &mut boss, &role, ("worker", ""));
     let own = session.own_one("x");
     for token in [Uuid::nil(), Uuid::new_v4(), own.token] {

@@ -115,7 +115,7 @@ fn a_worker_cannot_set_the_queues_clock() {
     let mut boss = db.connect();
     boss.run(&format!("SELECT taskq.grant_worker('{}')", role.name));
     boss.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    boss.own_one_with("x", "max_duration => '1 hour'");
+    boss.own_one_with("x", "lease => '1 hour'");
     // Before its first call a session does not know the setting yet, and takes any value; it must not come to count.
     let mut early = db.connect_as(&role.name);
     early.batch_execute("SET taskq.now = '2099-01-01'").ok();

@@ -242,7 +242,7 @@ fn what_follows_by_itself_is_not_narrowed() {
     boss.insert(json!([
         {"id": "a", "action": "ours"}, {"id": "b", "action": "theirs", "depends_on": ["a"]},
         {"id": "c", "action": "theirs", "spontaneous": true, "depends_on": ["a"]},
-        {"id": "late", "action": "theirs", "max_duration": "1 microsecond", "priority": 1},
+        {"id": "late", "action": "theirs", "lease": "1 microsecond", "priority": 1},
     ]))
     .unwrap();
     boss.own_one("theirs");

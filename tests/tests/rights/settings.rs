@@ -21,7 +21,7 @@ fn fill(boss: &mut Session) {
         {"id": "late", "action": "secret", "depends_on": ["mark"], "delay": "1 hour"},
     ]))
     .unwrap();
-    assert_eq!(boss.own_with("w", 2, &["secret"], "max_duration => '1 ms'").unwrap().len(), 2);
+    assert_eq!(boss.own_with("w", 2, &["secret"], "lease => '1 ms'").unwrap().len(), 2);
     boss.run("SELECT pg_sleep(0.01)");
 }
 
@@ -39,8 +39,7 @@ fn no_part_may_set_what_decides_about_tasks_of_others() {
             assert_denied(&mut session, &format!("ALTER ROLE \"{}\" SET taskq.{name} = {value}", role.name));
         }
         // What is about tasks that the session itself owns, it may say.
-        session
-            .run("SET taskq.backoff = ''; SET taskq.max_duration = '1 hour'; SET taskq.shortest_sleep = 100");
+        session.run("SET taskq.backoff = ''; SET taskq.lease = '1 hour'; SET taskq.shortest_sleep = 100");
         without_part(&mut boss, &role, part);
     }
     let mut session = db.connect_as(&role.name);

@@ -246,9 +246,9 @@ fn an_edge_to_a_task_that_is_just_being_granted_holds_off_its_return() {
         db.clear();
         let (mut worker, mut linker, mut watcher) = (db.connect(), db.connect(), db.connect());
         watcher.insert(json!([{"id": "after", "action": "x"}])).unwrap();
-        let before = extended.then(|| worker.own_one_with("x", "max_duration => '1 hour'"));
+        let before = extended.then(|| worker.own_one_with("x", "lease => '1 hour'"));
         worker.run("BEGIN");
-        let grant = before.unwrap_or_else(|| worker.own_one_with("x", "max_duration => '1 hour'"));
+        let grant = before.unwrap_or_else(|| worker.own_one_with("x", "lease => '1 hour'"));
         if extended {
             worker.extend("w", &[("after", grant.token)], "2 hours").unwrap();
         }

@@ -19,7 +19,7 @@ fn a_commit_without_room_for_its_signs_takes_no_longer() {
     ]);
     one.insert(tasks).unwrap();
     // Without deadlines: a commit that has leases to tidy up wants locks for that.
-    one.run("SET taskq.max_duration = ''");
+    one.run("SET taskq.lease = ''");
     let held = one.own("w", 2, &["x"]).unwrap();
     // The one has the counter locked, and the other leaves its signal.
     for (session, grant) in [(&mut one, &held[0]), (&mut two, &held[1])] {

@@ -17,7 +17,7 @@ fn left_behind(session: &mut Session) -> (i64, i64, i64) {
         .query_one(
             "SELECT count(*) FILTER (WHERE action = 'child' AND state <> 'ready'), \
                     count(*) FILTER (WHERE action = 'mark' AND state <> 'completed'), \
-                    (SELECT count(*) FROM taskq.signal) FROM taskq.tasks",
+                    (SELECT count(*) FROM taskq.countdown) FROM taskq.tasks",
             &[],
         )
         .unwrap();
@@ -242,7 +242,7 @@ fn settle_at_once(
         );
     }
     session.insert(Value::Array(tasks)).unwrap();
-    session.own_with("w", 10_000, &["dies"], "max_duration => '1 millisecond'").unwrap();
+    session.own_with("w", 10_000, &["dies"], "lease => '1 millisecond'").unwrap();
     at_once((0..2).map(|_| db.connect()).collect(), rounds, move |session, who, round| {
         session.run(&statement(round, who));
     });
@@ -290,7 +290,7 @@ fn deadlines_that_two_calls_look_after_free_the_child() {
         tasks.push(json!({"id": format!("child {round}"), "action": "child", "depends_on": settled}));
         session.insert(Value::Array(tasks)).unwrap();
         for _ in 0..8 {
-            session.own_with("w", 1, &["dies"], "max_duration => '1 millisecond'").unwrap();
+            session.own_with("w", 1, &["dies"], "lease => '1 millisecond'").unwrap();
         }
         session.run("SELECT pg_sleep(0.002)");
         // A call in a block ends as many tries of its own actions as it has room for.

@@ -199,7 +199,7 @@ fn a_whole_graph_runs_under_each_isolation() {
                     until("the last task is settled", || {
                         let mut held = Vec::new();
                         begin(session, isolation);
-                        let granted = session.own_with("w", 3, &["x"], "max_duration => '1 minute'");
+                        let granted = session.own_with("w", 3, &["x"], "lease => '1 minute'");
                         match granted.and_then(|grants| session.batch_execute("COMMIT").map(|()| grants)) {
                             Ok(grants) => held = grants,
                             Err(error) => {

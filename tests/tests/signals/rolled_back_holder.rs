@@ -38,7 +38,7 @@ fn a_signal_that_is_committed_after_the_rollback_it_was_left_to_is_counted() {
     until("the return is in its commit", || {
         (session.one::<Option<bool>>(&commits) == Some(true)).then_some(())
     });
-    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.signal"), 0, "no session sees it");
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.countdown"), 0, "no session sees it");
     holder.run("ROLLBACK");
     // The session that this has woken looks, and sleeps again.
     std::thread::sleep(Duration::from_millis(500));

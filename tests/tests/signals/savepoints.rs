@@ -14,7 +14,7 @@ fn scene(session: &mut Session) -> [String; 2] {
         {"id": "mark", "action": "s", "spontaneous": true, "depends_on": [{"id": "held", "condition": "settled"}]},
         {"id": "behind", "action": "y", "depends_on": ["mark"]},
         {"id": "later", "action": "y", "delay": "1 hour"},
-        {"id": "dead", "action": "z", "max_tries": 1, "max_duration": "1 minute"},
+        {"id": "dead", "action": "z", "max_tries": 1, "lease": "1 minute"},
         {"id": "heir", "action": "y", "depends_on": [{"id": "dead", "condition": "aborted"}]},
     ]);
     session.insert(tasks).unwrap();

@@ -12,7 +12,7 @@ fn leave_uncounted(session: &mut Session, child: &str) {
     session.run(&format!(
         "UPDATE taskq.blocked SET remaining = remaining + 1 \
           WHERE task_no = (SELECT task_no FROM taskq.task WHERE id = '{child}'); \
-         INSERT INTO taskq.signal SELECT task_no, 0, 1, 0, 0, NULL, 0 FROM taskq.task WHERE id = '{child}'"
+         INSERT INTO taskq.countdown SELECT task_no, 0, 1, 0, 0, NULL, 0 FROM taskq.task WHERE id = '{child}'"
     ));
 }
 
@@ -61,7 +61,7 @@ fn signals_behind_stuck_ones_are_counted_all_the_same() {
     for _ in 0..MANY {
         session.perform("other", "completed");
     }
-    let deferred: i64 = session.one("SELECT count(*) FROM taskq.signal");
+    let deferred: i64 = session.one("SELECT count(*) FROM taskq.countdown");
     assert!(deferred >= MANY as i64, "{deferred}");
     for round in 0..2 {
         let child = format!("child {round}");

@@ -45,7 +45,7 @@ impl Family {
     /// A parent aborts; its signal is left to the holder of the counter.
     fn leave_signal(&mut self) {
         return_aborted(&mut self.session, &self.parents[0]);
-        assert_eq!(self.session.one::<i64>("SELECT count(*) FROM taskq.signal"), 1);
+        assert_eq!(self.session.one::<i64>("SELECT count(*) FROM taskq.countdown"), 1);
     }
 }
 

@@ -96,7 +96,7 @@ fn fill(session: &mut Session) {
             0 => {
                 json!({"id": format!("blocked {n}"), "action": action, "group_id": group_id, "depends_on": [format!("held {}", n + 1), format!("done {}", n + 2)]})
             }
-            1 => json!({"id": format!("held {n}"), "action": "held", "max_duration": "1 hour"}),
+            1 => json!({"id": format!("held {n}"), "action": "held", "lease": "1 hour"}),
             3 => json!({"id": format!("later {n}"), "action": action, "delay": "1 day"}),
             4 => json!({"id": format!("keyed {n}"), "action": "keyed", "merge_key": format!("k{}", n % 100)}),
             5 => {

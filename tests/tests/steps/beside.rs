@@ -111,7 +111,7 @@ fn a_task_is_not_taken_over_while_a_step_of_it_is_being_saved() {
         session.set_now(Some("2030-01-01 00:00:00Z"));
     }
     other.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    let grant = other.own_one_with("x", "max_duration => '1 minute'");
+    let grant = other.own_one_with("x", "lease => '1 minute'");
     for session in [&mut saver, &mut other] {
         session.set_now(Some("2030-01-01 00:10:00Z"));
     }

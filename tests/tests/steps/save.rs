@@ -54,7 +54,7 @@ fn what_cannot_be_saved_is_refused() {
         ("TQ003", "\"nix\"", "nix", old.token, "s", None),
         ("22023", "\"step\"", "b", other.token, "", None),
         ("22023", "\"step\"", "b", other.token, &"n".repeat(1001), None),
-        ("22023", "\"max_duration\"", "b", other.token, "s", Some("-1 second")),
+        ("22023", "\"lease\"", "b", other.token, "s", Some("-1 second")),
     ] {
         refused(&mut session, code, naming, query, &[&id, &token, &step, &none, &duration]);
     }
@@ -79,7 +79,7 @@ fn the_lease_is_extended_in_the_same_call() {
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    let grant = session.own_one_with("x", "max_duration => '10 minutes'");
+    let grant = session.own_one_with("x", "lease => '10 minutes'");
     let call = "SELECT taskq.save_step($1, $2, 's', '1', $3::text::interval)";
     let deadline =
         "SELECT to_char(action_deadline AT TIME ZONE 'UTC', 'HH24:MI') || ' ' || actor_id FROM taskq.tasks";

@@ -66,7 +66,7 @@ impl Caller {
             45..65 => {
                 let lease = if self.random.chance(30) { "1 millisecond" } else { "1 minute" };
                 let max_tasks = 1 + self.random.below(4) as i32;
-                let arguments = format!("max_duration => '{lease}'");
+                let arguments = format!("lease => '{lease}'");
                 self.grants.extend(session.own_with("caller", max_tasks, &ACTIONS, &arguments)?);
                 Ok(())
             }

@@ -11,7 +11,7 @@ use taskq_tests::{Db, Session};
 
 /// A worker takes the task of this action, and dies.
 fn dies(db: &Db, action: &str) {
-    let had = db.connect().own_with("dead", 1, &[action], "max_duration => '0.5 seconds'").unwrap();
+    let had = db.connect().own_with("dead", 1, &[action], "lease => '0.5 seconds'").unwrap();
     assert_eq!(had.len(), 1);
 }
 
@@ -119,8 +119,7 @@ fn the_next_run_of_a_schedule_that_the_one_before_keeps_away() {
     let db = Db::new();
     let mut session = db.connect();
     session.run("SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"x\", \"max_tries\": 1}', overlap => 'skip')");
-    let first =
-        session.own_with("dead", 1, &["x"], "wait => '5 seconds', max_duration => '0.5 seconds'").unwrap();
+    let first = session.own_with("dead", 1, &["x"], "wait => '5 seconds', lease => '0.5 seconds'").unwrap();
     assert_eq!(first.len(), 1);
     let began = Instant::now();
     let next = session.own_with("w", 1, &["x"], "wait => '20 seconds'").unwrap();
@@ -159,7 +158,7 @@ fn what_stands_behind_more_than_one_look_takes() {
         session.run("SELECT set_config('taskq.now', clock_timestamp()::text, false)");
         session.run(&format!(
             "DO $$ BEGIN FOR i IN 1..{many} LOOP
-                 PERFORM taskq.own_tasks('dead', 1, '{{y}}', max_duration => '1 second'); END LOOP; END $$"
+                 PERFORM taskq.own_tasks('dead', 1, '{{y}}', lease => '1 second'); END LOOP; END $$"
         ));
         session.set_now(None);
         std::thread::sleep(Duration::from_secs(1));
@@ -234,7 +233,7 @@ fn a_call_in_a_transaction_block_gets_what_waits_for_one_of_many_tries() {
     let theirs: Vec<_> =
         (0..30).map(|n| json!({"id": format!("theirs {n}"), "action": "y", "max_tries": 1})).collect();
     session.insert(json!(theirs)).unwrap();
-    assert_eq!(db.connect().own_with("dead", 30, &["y"], "max_duration => '0.5 seconds'").unwrap().len(), 30);
+    assert_eq!(db.connect().own_with("dead", 30, &["y"], "lease => '0.5 seconds'").unwrap().len(), 30);
     // Which of them is the last one is not defined.
     let behind =
         json!([{"id": "mine", "action": "x", "depends_on": [{"id": "theirs 17", "condition": "settled"}]}]);

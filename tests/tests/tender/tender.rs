@@ -36,7 +36,7 @@ fn dead(session: &mut Session, id: &str) {
             {"id": format!("after {id}"), "action": "y", "depends_on": [{"id": id, "condition": "settled"}]}
         ]))
         .unwrap();
-    session.own_one_with("x", "max_duration => '1 second'");
+    session.own_one_with("x", "lease => '1 second'");
 }
 
 /// Calls that sleep of the same action, in whatever transaction they do.
@@ -88,7 +88,7 @@ fn a_call_that_waits_for_a_task_hears_of_its_last_end_without_a_claim() {
         session.insert(json!([{"id": "a", "action": "x", "max_tries": 1}])).unwrap();
         // Two of them: the one that is woken may leave.
         let waits = [asleep(&db, &mut watcher, call), asleep(&db, &mut watcher, call)];
-        session.own_one_with("x", "max_duration => '1 second'");
+        session.own_one_with("x", "lease => '1 second'");
         let began = Instant::now();
         waits.into_iter().for_each(|call| drop(call.join()));
         let took = began.elapsed();
@@ -106,7 +106,7 @@ fn what_is_due_for_others_is_done_while_a_call_sleeps() {
     session.insert(json!([{"id": "kept", "action": "z"}])).unwrap();
     session.perform("z", "completed");
     session.insert(json!([{"id": "tried", "action": "z"}])).unwrap();
-    session.own_one_with("z", "max_duration => '1 second'");
+    session.own_one_with("z", "lease => '1 second'");
     session.run("SELECT taskq.schedule('tick', '* * * * * *', '{\"action\": \"z\"}', overlap => 'queue')");
     let call =
         asleep(&db, &mut watcher, "SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '25 seconds')");
@@ -172,7 +172,7 @@ fn none_comes_where_it_is_switched_off_or_another_clock_is_set() {
     let (mut session, mut watcher) = (db.connect(), db.connect());
     for setting in ["taskq.background_worker = off", "taskq.now = '2100-01-01'"] {
         session.insert(json!([{"id": "tried", "action": "z"}])).unwrap();
-        session.own_one_with("z", "max_duration => '0.1 seconds'");
+        session.own_one_with("z", "lease => '0.1 seconds'");
         let mut sleeper = db.connect();
         sleeper.run(&format!("SET {setting}"));
         sleeper.run("SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '1.5 seconds')");
@@ -191,10 +191,8 @@ fn an_open_transaction_keeps_no_tries_of_other_actions() {
     session.run("SELECT taskq.insert_task('s' || n, 'secret') FROM generate_series(1, 50) AS n");
     session.run("SELECT taskq.insert_task('own', 'mine', max_tries => 1)");
     session.run("SELECT taskq.insert_task('freed', 'mine', depends_on => '{s1}')");
-    session.run(
-        "SELECT taskq.own_tasks('dead', 50, '{secret,mine}', max_duration => '0.1 seconds'), pg_sleep(0.2)",
-    );
-    session.run("SELECT taskq.own_tasks('dead', 1, '{mine}', max_duration => '0.1 seconds'), pg_sleep(0.2)");
+    session.run("SELECT taskq.own_tasks('dead', 50, '{secret,mine}', lease => '0.1 seconds'), pg_sleep(0.2)");
+    session.run("SELECT taskq.own_tasks('dead', 1, '{mine}', lease => '0.1 seconds'), pg_sleep(0.2)");
     open.run("BEGIN");
     assert!(open.own("n", 200, &["mine"]).unwrap().is_empty());
     assert_eq!(session.own("w", 100, &["secret"]).unwrap().len(), 50, "all are there for their own workers");

@@ -13,7 +13,7 @@ use crate::sleeper::{Sleeper, WORK};
 /// A worker has this task for long.
 fn held(db: &Db, action: &str) -> (Session, String) {
     let mut dead = db.connect();
-    let grants = dead.own_with("dead", 1, &[action], "max_duration => '1 hour'").unwrap();
+    let grants = dead.own_with("dead", 1, &[action], "lease => '1 hour'").unwrap();
     assert_eq!(grants.len(), 1);
     (dead, grants[0].token.to_string())
 }
@@ -172,7 +172,7 @@ fn a_grant_committed_after_its_deadline_wakes_a_waiting_call() {
     session.insert(json!([{"id": "mine", "action": "x"}, {"id": "theirs", "action": "y"}])).unwrap();
     let (_dead, token) = held(&db, "y");
     open.run("BEGIN");
-    assert_eq!(open.own_with("dead", 1, &["x"], "max_duration => '0.2 seconds'").unwrap().len(), 1);
+    assert_eq!(open.own_with("dead", 1, &["x"], "lease => '0.2 seconds'").unwrap().len(), 1);
     let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
     session.run(&extend("theirs", &token, "0.7 seconds"));
     let other = db.connect().background(|s| s.own_with("v", 1, &["w"], "wait => '7 seconds'").unwrap().len());
@@ -224,7 +224,7 @@ fn what_became_due_while_held_back_wakes_a_waiting_call_afterwards() {
             let delay = if overdue { "0 seconds" } else { "1 second" };
             session.insert(json!([{"id": "mine", "action": "x", what: "k", "delay": delay}])).unwrap();
             if overdue {
-                let had = db.connect().own_with("dead", 1, &["x"], "max_duration => '1 second'").unwrap();
+                let had = db.connect().own_with("dead", 1, &["x"], "lease => '1 second'").unwrap();
                 assert_eq!(had.len(), 1);
             }
             session.run(&format!("SELECT taskq.{hold}"));
@@ -291,7 +291,7 @@ fn the_end_of_several_tries_wakes_a_call_in_a_transaction_block() {
     let after: Vec<_> =
         (0..4).map(|n| json!({"id": format!("theirs {n}"), "condition": "settled"})).collect();
     session.insert(json!([{"id": "mine", "action": "x", "depends_on": after}])).unwrap();
-    assert_eq!(db.connect().own_with("dead", 4, &["y"], "max_duration => '1 second'").unwrap().len(), 4);
+    assert_eq!(db.connect().own_with("dead", 4, &["y"], "lease => '1 second'").unwrap().len(), 4);
     let mut block = db.connect();
     block.run("BEGIN");
     let sleeper = Sleeper::start_in(block, &mut session, WORK[0]);
@@ -312,7 +312,7 @@ fn a_task_that_comes_to_wait_for_one_of_many_overdue_tries_wakes_a_call() {
     );
     session.run(
         "DO $$ BEGIN FOR i IN 1..100 LOOP
-             PERFORM taskq.own_tasks('dead', 15, '{y}', max_duration => now() + '5 seconds' - clock_timestamp()); END LOOP; END $$",
+             PERFORM taskq.own_tasks('dead', 15, '{y}', lease => now() + '5 seconds' - clock_timestamp()); END LOOP; END $$",
     );
     let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
     let left: f64 =

@@ -89,7 +89,7 @@ impl Worker {
     fn own(&mut self, actions: &[&str], most: i32, lease: i64, wait: u64) -> Vec<Held> {
         let wait = if wait == 0 { String::new() } else { format!(", wait => '{wait}ms'") };
         let query = format!(
-            "SELECT {COLUMNS} FROM taskq.own_tasks($1, $2, $3, max_duration => '{lease} milliseconds'{wait})"
+            "SELECT {COLUMNS} FROM taskq.own_tasks($1, $2, $3, lease => '{lease} milliseconds'{wait})"
         );
         let outcome = self.client.call("own", Vec::new(), |tx, name| {
             let rows = tx.query(&query, &[&name, &most, &actions])?;

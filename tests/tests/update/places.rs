@@ -17,7 +17,7 @@ fn frozen(db: &Db) -> Session {
     let mut session = db.connect();
     session.set_now(Some(START));
     // What was owned to see the order stays so in the hours that follow.
-    session.run("SET taskq.max_duration = '1 day'");
+    session.run("SET taskq.lease = '1 day'");
     session
 }
 
@@ -27,15 +27,15 @@ fn all_that_is_given_changes_and_nothing_else() {
     let mut session = frozen(&db);
     session
         .insert(json!([{"id": "a", "action": "x", "body": "old", "metadata": {"n": 1}, "priority": 3, "max_tries": 4,
-                        "max_duration": "5 minutes", "group_id": "g", "retention": "1 day"}]))
+                        "lease": "5 minutes", "group_id": "g", "retention": "1 day"}]))
         .unwrap();
-    let shown = "SELECT concat_ws(' ', body, metadata, priority, max_tries, max_duration, group_id, retention) FROM taskq.tasks";
+    let shown = "SELECT concat_ws(' ', body, metadata, priority, max_tries, lease, group_id, retention) FROM taskq.tasks";
     let before: String = session.one(shown);
     assert_eq!(update(&mut session, "'{a}'"), 1);
     assert_eq!(session.one::<String>(shown), before);
     assert_eq!(update(&mut session, "'{a,a}', body => 'new'"), 1);
     assert_eq!(session.one::<String>(shown), before.replace("old", "new"));
-    let all = "'{a}', priority => 5, max_tries => 6, max_duration => '7 minutes', metadata => '{\"n\": 2}'";
+    let all = "'{a}', priority => 5, max_tries => 6, lease => '7 minutes', metadata => '{\"n\": 2}'";
     assert_eq!(update(&mut session, all), 1);
     assert_eq!(session.one::<String>(shown), "new {\"n\": 2} 5 6 00:07:00 g 1 day");
     let grant = session.own_one("x");
@@ -51,7 +51,7 @@ fn what_changes_but_priority_and_time_keeps_its_place() {
     session
         .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "x"}]))
         .unwrap();
-    update(&mut session, "'{b,a}', body => 'new', max_duration => '1 hour', priority => 0");
+    update(&mut session, "'{b,a}', body => 'new', lease => '1 hour', priority => 0");
     assert_eq!(order(&mut session, "x"), ["a", "b", "c"]);
 }
 

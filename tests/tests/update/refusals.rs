@@ -36,7 +36,7 @@ fn a_task_whose_deadline_has_passed_is_still_its_actors() {
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    let grant = session.own_one_with("x", "max_duration => '1 minute'");
+    let grant = session.own_one_with("x", "lease => '1 minute'");
     session.set_now(Some("2030-01-01 01:00:00Z"));
     session.run("SELECT taskq.maintain()");
     refused(&mut session, "TQ005", "a", "SELECT taskq.update_tasks('{a}', body => 'new')", &[]);
@@ -50,7 +50,7 @@ fn no_hint_says_to_wait_for_a_task_whose_deadline_has_passed() {
     let mut session = db.connect();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "a", "action": "x", "group_id": "g"}])).unwrap();
-    session.own_one_with("x", "max_duration => '1 minute'");
+    session.own_one_with("x", "lease => '1 minute'");
     for (call, waits) in [
         ("update_tasks('{a}', body => 'new')", "Wait"),
         ("delete_tasks('{a}')", "Wait"),
@@ -86,7 +86,7 @@ fn arguments_that_make_no_sense() {
         ("22023", "delay", "'{fine}', delay => '1 hour', not_before => '2030-01-01'"),
         ("22023", "delay", "'{fine}', delay => '-1 hour'"),
         ("22023", "max_tries", "'{fine}', max_tries => 0"),
-        ("22023", "max_duration", "'{fine}', max_duration => '-1 hour'"),
+        ("22023", "lease", "'{fine}', lease => '-1 hour'"),
         ("22023", "metadata", "'{fine}', metadata => '[1]'"),
         ("22004", "task_ids", "NULL, priority => 1"),
         ("22004", "task_ids", "ARRAY['fine', NULL], priority => 1"),

@@ -80,7 +80,7 @@ fn a_difference_of_each_kind_is_found() {
         ("rights by default", "ALTER DEFAULT PRIVILEGES IN SCHEMA taskq GRANT SELECT ON TABLES TO PUBLIC"),
         ("relation r", "ALTER TABLE taskq.run SET (fillfactor = 46)"),
         ("relation r", "COMMENT ON TABLE taskq.run IS NULL"),
-        ("relation r", "ALTER TABLE taskq.signal SET UNLOGGED"),
+        ("relation r", "ALTER TABLE taskq.countdown SET UNLOGGED"),
         ("relation r", "GRANT SELECT ON taskq.run TO pg_monitor"),
         ("relation r", "ALTER TABLE taskq.run OWNER TO pg_monitor"),
         ("relation r", "ALTER TABLE taskq.run ENABLE ROW LEVEL SECURITY"),

@@ -126,9 +126,7 @@ fn an_unsettled_dead_try_is_noticed_by_the_waiter_or_by_the_next_own() {
     // No call may wait for ever for a task whose last worker died, once a worker has looked for tasks.
     let db = Db::new();
     let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x", "max_tries": 1, "max_duration": "0.1 seconds"}]))
-        .unwrap();
+    session.insert(json!([{"id": "a", "action": "x", "max_tries": 1, "lease": "0.1 seconds"}])).unwrap();
     session.own_one("x");
     let call = db.connect().background(|session| session.wait("a", "60 seconds"));
     until("the dead try is noticed", || {

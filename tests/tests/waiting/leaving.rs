@@ -72,7 +72,7 @@ fn wait_for_work_looks_after_what_is_due_in_other_actions() {
     let db = Db::new();
     let (mut session, mut watcher) = (db.connect(), db.connect());
     session.run(
-        "SELECT taskq.insert_task('a', 'y', max_tries => 1, max_duration => '0.3 seconds'); \
+        "SELECT taskq.insert_task('a', 'y', max_tries => 1, lease => '0.3 seconds'); \
          SELECT taskq.own_tasks('dies', 1, '{y}')",
     );
     let caller = db.connect().background(|session| ready(session, "100 seconds"));
@@ -143,7 +143,7 @@ fn a_deadline_is_not_forgotten_when_the_call_that_knows_it_takes_a_task() {
     for leaves in 0..2 {
         db.clear();
         session.run("SELECT taskq.insert_task('a', 'z')");
-        let dies = session.own_one_with("z", "max_duration => '1 hour'");
+        let dies = session.own_one_with("z", "lease => '1 hour'");
         let mut workers: Vec<_> = (callers.drain(..).zip(["x", "y"]))
             .map(|(caller, action)| {
                 caller.background(move |session| {

@@ -79,7 +79,7 @@ fn what_is_blocked_held_or_settled_is_refused() {
         .unwrap();
     let held = session.own_one("x");
     // Its deadline has passed, but its actor may still return it.
-    let late = session.own_one_with("z", "max_duration => '0'");
+    let late = session.own_one_with("z", "lease => '0'");
     session.perform("d", "completed");
     for id in ["held", "blocked", "late", "done"] {
         refused(&mut session, "TQ005", id, &format!("SELECT taskq.complete_task('{id}')"), &[]);

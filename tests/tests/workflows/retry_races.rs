@@ -267,7 +267,7 @@ fn a_signal_of_an_earlier_life_is_not_counted_in_the_next() {
     open.give("a", a.token, "aborted").unwrap();
     session.perform("b", "completed");
     open.run("COMMIT");
-    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.signal"), 1, "the signal is there still");
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.countdown"), 1, "the signal is there still");
     session.run(RETRY);
     // Counting it now, beside what the retry has found out of b, would let d go before a.
     session.run("SELECT taskq.maintain()");

@@ -153,7 +153,7 @@ fn signals_that_were_left_are_counted_as_what_they_are() {
         for (name, session) in ends.iter().zip([&mut other, &mut third]) {
             session.perform(name, if *name == "well" { "completed" } else { "aborted" });
         }
-        let left: i64 = other.one("SELECT count(*) FROM taskq.signal");
+        let left: i64 = other.one("SELECT count(*) FROM taskq.countdown");
         assert_eq!(left, ends.len() as i64, "the counter was busy");
         holder.run("COMMIT");
         other.run("SELECT taskq.maintain()");

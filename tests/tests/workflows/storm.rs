@@ -89,7 +89,7 @@ impl Caller {
                 let lease = if self.random.chance(20) { "1 millisecond" } else { "1 minute" };
                 let max_tasks = 1 + self.random.below(3) as i32;
                 let granted =
-                    session.own_with("caller", max_tasks, &ACTIONS, &format!("max_duration => '{lease}'"))?;
+                    session.own_with("caller", max_tasks, &ACTIONS, &format!("lease => '{lease}'"))?;
                 self.grants.extend(granted);
                 Ok(())
             }

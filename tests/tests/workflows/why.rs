@@ -31,7 +31,7 @@ fn a_blocked_task_names_its_open_dependencies_with_condition_state_and_holder() 
     session.own("ann", 1, &["h"]).unwrap();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.run("SET timezone = 'UTC'");
-    session.own_with("bob", 1, &["l"], "max_duration => '5 minutes'").unwrap();
+    session.own_with("bob", 1, &["l"], "lease => '5 minutes'").unwrap();
     session.set_now(None);
     session.perform("d", "completed");
     tells(&mut session, "t", &["\"ready\"", "completed", "ready"]);
@@ -117,9 +117,9 @@ fn a_task_in_progress_tells_its_actor_and_its_deadline() {
     session.run("SET timezone = 'UTC'");
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "held", "action": "x"}, {"id": "leased", "action": "y"}])).unwrap();
-    session.run("SET taskq.max_duration = ''");
+    session.run("SET taskq.lease = ''");
     session.own("ann", 1, &["x"]).unwrap();
-    session.own_with("bob", 1, &["y"], "max_duration => '1 hour'").unwrap();
+    session.own_with("bob", 1, &["y"], "lease => '1 hour'").unwrap();
     tells(&mut session, "held", &["\"ann\"", "2030-01-01 00:00:00", "without a deadline"]);
     tells(&mut session, "leased", &["\"bob\"", "until 2030-01-01 01:00:00"]);
     session.set_now(Some("2030-01-01 01:00:01Z"));

@@ -23,7 +23,7 @@ class SharedKeys(TypedDict, total=False):
 
     priority: int
     max_tries: int
-    max_duration: Duration
+    lease: Duration
     not_before: datetime | str
     delay: Duration
     depends_on: Sequence[str | Dependency]
@@ -55,7 +55,7 @@ class ActionSettings(TypedDict, total=False):
     """Settings of an action, for all workers together: the arguments of ``taskq.set_action``."""
 
     max_tries: int
-    max_duration: Duration
+    lease: Duration
     backoff: Mapping[str, Any]
     max_concurrency: int
     rate_limit: int

@@ -215,7 +215,7 @@ fn ready() -> Vec<Op> {
         op("pause x", "SELECT taskq.pause_action('@x')"),
         op("resume x", "SELECT taskq.resume_action('@x')"),
         op("forget x", "SELECT taskq.forget_action('@x')"),
-        op("set x", "SELECT taskq.set_action('@x', max_concurrency => 1, max_duration => '1 hour')"),
+        op("set x", "SELECT taskq.set_action('@x', max_concurrency => 1, lease => '1 hour')"),
         upkeep(),
     ]
 }

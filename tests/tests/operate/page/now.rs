@@ -31,10 +31,10 @@ fn workers_and_what_they_work_on() {
     session.insert((1..=4).map(|n| json!({"id": format!("t{n}"), "action": "x"})).collect()).unwrap();
     has_no(&mut session, "In progress");
     back(&mut session, "3 hours");
-    session.own_with("ann", 1, &["x"], "max_duration => '1 hour'").unwrap();
+    session.own_with("ann", 1, &["x"], "lease => '1 hour'").unwrap();
     back(&mut session, "10 minutes");
-    session.own_with("bob", 1, &["x"], "max_duration => '1 hour'").unwrap();
-    let grant = session.own_with("carl", 1, &["x"], "max_duration => NULL").unwrap().remove(0);
+    session.own_with("bob", 1, &["x"], "lease => '1 hour'").unwrap();
+    let grant = session.own_with("carl", 1, &["x"], "lease => NULL").unwrap().remove(0);
     session
         .execute("SELECT taskq.report_status($1, $2, 'reads line 40', 0.5)", &[&grant.task_id, &grant.token])
         .unwrap();
@@ -115,7 +115,7 @@ fn tasks_that_are_failing() {
     session.perform("lost", "aborted");
     session.perform("fine", "completed");
     back(&mut session, "1 hour");
-    session.own_one_with("late", "max_duration => '1 minute'");
+    session.own_one_with("late", "lease => '1 minute'");
     session.set_now(None);
     session.run("SELECT taskq.maintain()");
     let failing = told(&mut session, "Failing now", "What aborted last");

@@ -1,7 +1,7 @@
 //! Counting down the tasks that wait.
 //!
 //! **Signalling waits for no counter.** It changes the counters it needs without waiting for a lock, in the order
-//! of task numbers; for a counter that another transaction has locked it appends a row to `signal` instead. Those
+//! of task numbers; for a counter that another transaction has locked it appends a row to `countdown` instead. Those
 //! rows are folded into the counter later (see [`super::fold`]), by a transaction that has locked the
 //! counter *first* and then deletes them with a newer snapshot: whichever of the two commits first, each
 //! signal is counted by exactly one transaction, the one that updates the counter and commits. That one does so
@@ -19,7 +19,7 @@ use crate::store::blocked::{self, News};
 use crate::store::dependency::{self, Edge, Loss};
 use crate::store::freed::Freed;
 use crate::store::live::{Live, Place};
-use crate::store::{numbers, ready, signal, task};
+use crate::store::{countdown, numbers, ready, task};
 
 /// What a task that waits has to count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -143,10 +143,10 @@ fn defer(deltas: &Deltas, mut busy: Vec<(TaskNo, WaitNo)>, not_there: &[(TaskNo,
     if busy.is_empty() {
         return;
     }
-    signal::append(busy.iter().map(|waiting| {
+    countdown::append(busy.iter().map(|waiting| {
         let delta = &deltas[waiting];
         let status = delta.lost_status.as_deref();
-        signal::Signal {
+        countdown::Countdown {
             task_no: waiting.0,
             wait_no: waiting.1,
             satisfied: delta.satisfied,

@@ -1,10 +1,10 @@
-//! The table `signal`: signals that wait to be counted because the counter was not to be had.
+//! The table `countdown`: signals that wait to be counted because the counter was not to be had.
 
 use crate::number::{TaskNo, WaitNo};
 use crate::pg::statement::Statement;
 use crate::pg::table::{self, Index, Look, insert, pages_of, table};
 
-table!(c"signal":
+table!(c"countdown":
     RUN_NO: TaskNo,
     WAIT_NO: WaitNo,
     SATISFIED: i32,
@@ -15,7 +15,7 @@ table!(c"signal":
 );
 
 /// By run_no.
-static BY_TASK: Index = Index::new(&TABLE, c"signal_run_idx");
+static BY_TASK: Index = Index::new(&TABLE, c"countdown_run_idx");
 
 /// Whether there may be any, as far as that can be seen without a look: the table is empty as a rule.
 pub(crate) fn may_be_there() -> bool {
@@ -34,13 +34,13 @@ pub(crate) fn any(look: &Look) -> bool {
 
 /// Removes the signals that are due to these tasks.
 pub(crate) static FORGET: Statement<&[TaskNo]> =
-    Statement::new(c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)");
+    Statement::new(c"DELETE FROM taskq.countdown s WHERE s.run_no = ANY ($1)");
 
 /// Takes the signals that are due to these tasks, whose counters the caller has locked. The fields are those
 /// of [`Signal`], the status before the number of skipped ones.
 pub(crate) static TAKE: Statement<&[TaskNo], (TaskNo, WaitNo, i32, i32, i32, Option<String>, i32)> =
     Statement::new(
-        c"DELETE FROM taskq.signal s WHERE s.run_no = ANY ($1)
+        c"DELETE FROM taskq.countdown s WHERE s.run_no = ANY ($1)
       RETURNING s.run_no, s.wait_no, s.satisfied, s.failed, s.lost, s.lost_status, s.skipped",
     );
 
@@ -51,16 +51,16 @@ pub(crate) static TAKE: Statement<&[TaskNo], (TaskNo, WaitNo, i32, i32, i32, Opt
 /// was sent for a wait that is over, since its sender had seen the counter. (Asked one after the other, a
 /// retry and a new signal could come in between, and that one would be lost.)
 pub(crate) static SWEEP: Statement<&[TaskNo]> = Statement::new(
-    c"DELETE FROM taskq.signal d
+    c"DELETE FROM taskq.countdown d
        WHERE d.ctid = ANY (ARRAY(
-               SELECT s.ctid FROM taskq.signal s
+               SELECT s.ctid FROM taskq.countdown s
                 WHERE s.run_no = ANY ($1)
                   AND NOT EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = s.run_no OFFSET 0)
                   FOR UPDATE SKIP LOCKED))",
 );
 
 /// What a task has to count that could not be counted.
-pub(crate) struct Signal<'a> {
+pub(crate) struct Countdown<'a> {
     /// The task that waits.
     pub(crate) task_no: TaskNo,
     /// For which of its waits.
@@ -78,7 +78,7 @@ pub(crate) struct Signal<'a> {
 }
 
 /// Leaves signals to a later call that counts.
-pub(crate) fn append<'a>(signals: impl Iterator<Item = Signal<'a>>) {
+pub(crate) fn append<'a>(signals: impl Iterator<Item = Countdown<'a>>) {
     insert(&TABLE, |into| {
         for signal in signals {
             into.row(|| {
