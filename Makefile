@@ -121,6 +121,7 @@ lint: setup ## format, clippy, the words of pages and comments, pgspot on the in
 	cargo clippy --release --locked -p taskq_tests -p branch_export -p taskq_models --all-targets -- -D warnings
 	@for script in .ci/*.sh benches/*.sh benches/peers/*/*.sh; do bash -n "$$script" || exit 1; done
 	@.ci/pgspot.sh $(SQL_PARTS)
+	@[ "$$(grep -c '"version": "$(VERSION)"' META.json)" -eq 2 ] || { echo "lint: META.json is not for version $(VERSION)"; exit 1; }
 	@$(MAKE) --no-print-directory stage
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked check advisories bans licenses sources; \
 	 else echo "lint: cargo-deny is not installed, so advisories, licences and sources of dependencies are not checked"; fi

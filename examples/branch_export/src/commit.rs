@@ -20,7 +20,6 @@ pub fn announce(queue: &mut Queue, request: &Request) -> Result<u32> {
         "body": request,
         "max_tries": MAX_TRIES,
         "priority": URGENT,
-        "group_id": request.branch,
         "depends_on": [{ "id": branch_task(DONE_EXPORT, &request.branch), "condition": "settled" }],
     }]);
     // Longer than any lease that a worker killed in next-export can have left behind.

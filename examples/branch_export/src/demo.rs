@@ -50,7 +50,6 @@ pub fn run(args: &Args) -> Result<()> {
         progress: Progress::new(),
         started: Instant::now(),
         moved: (0, Instant::now()),
-        away: false,
     };
     story.finish_earlier()?;
     let leftovers = fill_bucket(&bucket, &commits)?;
@@ -109,8 +108,6 @@ struct Story<'a> {
     started: Instant,
     /// How many tasks were done when the number last changed, and when that was.
     moved: (i64, Instant),
-    /// A server is away, and that has been said.
-    away: bool,
 }
 
 impl Story<'_> {
@@ -208,22 +205,12 @@ impl Story<'_> {
         enough: impl Fn(&Extent) -> bool,
     ) -> Result<Option<Settled>> {
         loop {
+            let settled = self.queue.wait_for_task(task, Duration::from_millis(100))?;
             let mut extent = None;
             for request in requests {
                 extent = ledger::extent(self.queue.client(), request, COPY)?.or(extent);
             }
-            let seen = self.queue.wait_for_task(task, Duration::from_millis(100));
-            let settled = match seen.and_then(|settled| self.show(extent).map(|()| settled)) {
-                Err(error) if self.queue.is_away(&error) => {
-                    self.say_away(&error);
-                    std::thread::sleep(Duration::from_millis(200));
-                    self.fleet.check()?;
-                    self.mind_the_time(task)?;
-                    continue;
-                }
-                seen => seen?,
-            };
-            self.away = false;
+            self.show(extent)?;
             self.fleet.check()?;
             match settled {
                 Some(settled) if settled.code == "completed" => return Ok(Some(settled)),
@@ -236,14 +223,6 @@ impl Story<'_> {
                 None if extent.is_some_and(|extent| enough(&extent)) => return Ok(None),
                 None => self.mind_the_time(task)?,
             }
-        }
-    }
-
-    /// Once for each time that a server is away.
-    fn say_away(&mut self, error: &anyhow::Error) {
-        if !std::mem::replace(&mut self.away, true) {
-            let said = error.chain().find_map(|cause| cause.downcast_ref::<postgres::Error>()?.as_db_error());
-            self.progress.say(&said.map_or_else(|| format!("{error:#}"), |said| said.message().to_owned()));
         }
     }
 

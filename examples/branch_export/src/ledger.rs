@@ -1,7 +1,6 @@
 //! The demo's own book-keeping, in a schema of its own: what was done, by whom, between which two moments.
 //!
-//! Lines are only ever added to the ledger, in the transaction that returns the task they tell of. (Behind a router before
-//! that: there may be more than one line of a task, and the last performance is the one that counts.) A moment (`tick`)
+//! Lines are only ever added to the ledger, in the transaction that returns the task they tell of. A moment (`tick`)
 //! is a number of one sequence, drawn by the server when a task is granted and again when it is returned: if one task
 //! could only begin after another had been returned, then its `began` is the greater number, whatever the clocks say.
 
@@ -34,7 +33,7 @@ const SCHEMA: &str = "
         actor text NOT NULL,
         num_try int NOT NULL
     );
-    CREATE INDEX IF NOT EXISTS ledger_export_idx ON branch_export.ledger (export, task_id);";
+    CREATE INDEX IF NOT EXISTS ledger_export_idx ON branch_export.ledger (export, action);";
 
 /// One line of the ledger: a performance that was returned as completed.
 #[derive(Clone, Debug)]
@@ -74,8 +73,8 @@ pub fn create(client: &mut Client) -> Result<()> {
 /// How far the export of this request is; nothing while it has not begun.
 pub fn extent(client: &mut Client, request: &str, copy: &str) -> Result<Option<Extent>> {
     let row = client.query_opt(
-        "SELECT export.export, export.planned + 2, count(DISTINCT ledger.task_id),
-                count(DISTINCT ledger.task_id) FILTER (WHERE ledger.action = $2)
+        "SELECT export.export, export.planned + 2, count(ledger.task_id),
+                count(*) FILTER (WHERE ledger.action = $2)
            FROM branch_export.export LEFT JOIN branch_export.ledger USING (export)
           WHERE export.request = $1 GROUP BY export.export",
         &[&request, &copy],
@@ -85,17 +84,12 @@ pub fn extent(client: &mut Client, request: &str, copy: &str) -> Result<Option<E
     Ok(row.map(extent))
 }
 
-/// The ledger of one export; with the last performance of each task alone, if one may have been recorded in vain.
-pub fn lines(client: &mut Client, export: i64, last: bool) -> Result<Vec<Line>> {
+/// The ledger of one export.
+pub fn lines(client: &mut Client, export: i64) -> Result<Vec<Line>> {
     let rows = client.query(
         "SELECT task_id, action, object, actor, began, ended
-           FROM branch_export.ledger AS line
-          WHERE export = $1
-            AND NOT ($2 AND EXISTS (SELECT FROM branch_export.ledger AS later
-                                     WHERE (later.export, later.task_id) = (line.export, line.task_id)
-                                       AND later.began > line.began))
-          ORDER BY ended",
-        &[&export, &last],
+           FROM branch_export.ledger WHERE export = $1 ORDER BY ended",
+        &[&export],
     )?;
     let line = |row: Row| Line {
         task: row.get(0),

@@ -24,8 +24,7 @@
 //!   more. That an export is *whole* is what `_SUCCESS` says: those wait for `completed`.
 //!
 //! What makes this safe is written where it is done, in [`worker`] and [`lease`]: what a task changes in the database
-//! is changed in the transaction that returns it; what it changes in the bucket may be done twice. Behind a router
-//! (examples/sharding) there is no such transaction, and [`queue::Queue::complete`] says what is done instead.
+//! is changed in the transaction that returns it; what it changes in the bucket may be done twice.
 //!
 //! The process that is started ([`demo`]) is committer, supervisor and judge in one: it starts the workers (this
 //! same program, over connections of their own), kills one with SIGKILL while it holds tasks, lets a second commit

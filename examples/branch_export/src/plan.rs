@@ -1,6 +1,4 @@
 //! The plan of one export: which tasks, and what waits for what. No I/O here.
-//!
-//! The tasks of a branch are a group: where there are several servers, that keeps them together.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +17,10 @@ use crate::tasks::{
 /// `start-export`, without which it would be done at once.
 pub fn frame(export: &Export) -> Value {
     let start = branch_task(START_EXPORT, &export.branch);
-    let group = &export.branch;
     json!([
-        { "id": start, "action": START_EXPORT, "body": export, "max_tries": MAX_TRIES, "priority": URGENT,
-          "group_id": group },
+        { "id": start, "action": START_EXPORT, "body": export, "max_tries": MAX_TRIES, "priority": URGENT },
         { "id": branch_task(DONE_EXPORT, &export.branch), "action": DONE_EXPORT, "spontaneous": true,
-          "depends_on": [start], "group_id": group },
+          "depends_on": [start] },
     ])
 }
 
@@ -82,9 +78,6 @@ pub fn tasks(export: &Export, tree: &Tree, bucket: &[String]) -> Vec<Value> {
         "id": export.task(MANIFEST, ""), "action": MANIFEST, "body": export, "max_tries": MAX_TRIES,
         "depends_on": [branch_task(DONE_EXPORT, &export.branch)],
     }));
-    for task in &mut plan {
-        task["group_id"] = json!(export.branch);
-    }
     plan
 }
 

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use postgres::types::ToSql;
-use postgres::{Client, Config, GenericClient, NoTls, Statement, Transaction};
+use postgres::{Client, Config, NoTls, Statement, Transaction};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -13,8 +12,7 @@ use crate::tasks::Request;
 const OWN: &str = "
     SELECT owned.task_id, owned.token, owned.action, owned.body, owned.num_tries,
            extract(epoch FROM owned.action_deadline - clock_timestamp())::float8,
-           nextval('branch_export.tick'), clock_timestamp()::text,
-           (owned.action_deadline - $4::text::interval)::text
+           nextval('branch_export.tick'), clock_timestamp()::text
       FROM taskq.own_tasks($1, $2, $3, $4::text::interval, wait => $5::text::interval) AS owned";
 
 const EXTEND: &str = "
@@ -25,11 +23,7 @@ const RECORD: &str = "
     INSERT INTO branch_export.ledger (export, task_id, action, object, actor, num_try, began, began_at)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8::text::timestamptz)";
 
-const RETURN: &str = "SELECT taskq.return_task($1, $2, 'completed', status => $3, children => $4)::text";
-
-/// What is settled since this performance began is not of an export before; the deadline is by the clock that settles.
-const FORGET: &str = "
-    SELECT taskq.delete_tasks($1, settled_until => $2::text::timestamptz)";
+const RETURN: &str = "SELECT taskq.return_task($1, $2, 'completed', status => $3)::text";
 
 const GIVE_BACK: &str = "
     SELECT taskq.return_task($1, $2, 'pending', status => $3, retry_after => '1 second')::text";
@@ -51,10 +45,8 @@ pub struct Grant {
     pub left: Duration,
     /// The moment it was granted, in the demo's own count of moments ...
     pub began: i64,
-    /// ... by the clock of the server that is asked ...
+    /// ... and by the server's clock.
     pub began_at: String,
-    /// ... and by that of the server that has the task.
-    pub granted_at: String,
 }
 
 /// How a task ended.
@@ -70,8 +62,6 @@ pub struct Settled {
 pub struct Queue {
     client: Client,
     actor: String,
-    /// The database has no queue, but hands each call to a server that has (examples/sharding).
-    routed: bool,
 }
 
 impl Queue {
@@ -83,19 +73,8 @@ impl Queue {
         };
         // The supervisor finds a worker's session by this.
         config.application_name(actor);
-        let mut client = config.connect(NoTls).context("cannot connect to the database")?;
-        let routed = client.query_one("SELECT to_regnamespace('taskq_router') IS NOT NULL", &[])?.get(0);
-        Ok(Self { client, actor: actor.to_owned(), routed })
-    }
-
-    /// Whether the tasks are on other servers, which know nothing of the transactions of this connection.
-    pub fn routed(&self) -> bool {
-        self.routed
-    }
-
-    /// Whether this error says that one of those servers is away, and the connection is as good as before.
-    pub fn is_away(&self, error: &anyhow::Error) -> bool {
-        self.routed && !self.is_closed() && sqlstate(error).is_some_and(|state| state.starts_with("08"))
+        let client = config.connect(NoTls).context("cannot connect to the database")?;
+        Ok(Self { client, actor: actor.to_owned() })
     }
 
     /// The connection, for what is not the queue's business.
@@ -137,7 +116,6 @@ impl Queue {
                 left: Duration::from_secs_f64(left.unwrap_or_default().max(0.0)),
                 began: row.try_get(6)?,
                 began_at: row.try_get(7)?,
-                granted_at: row.try_get::<_, Option<String>>(8)?.unwrap_or_default(),
             })
         };
         rows.into_iter().map(grant).collect()
@@ -154,39 +132,9 @@ impl Queue {
         Ok(rows.into_iter().filter(|row| !row.get::<_, bool>(1)).map(|row| row.get(0)).collect())
     }
 
-    /// Does what follows from the work of a task, writes it into the ledger, and returns the task as completed.
-    ///
-    /// One transaction does all of it: a token that is no longer the last one (`TQ001`) fails and takes with it everything
-    /// done in it, so no work is ever recorded twice.
-    ///
-    /// Behind a router the task is on another server, which commits the return for itself. So what is here is committed
-    /// first, and may be there twice, once for each performance; what becomes of the tasks is all in the one call that
-    /// returns this one. A worker that dies in between has done nothing that the next one does not do again.
-    pub fn complete(
-        &mut self,
-        grant: &Grant,
-        object: &str,
-        work: impl FnOnce(&mut Work<'_>) -> Result<Done>,
-    ) -> Result<()> {
-        let Grant { id, action, num_tries, began, began_at, .. } = grant;
-        let (status, children) = {
-            let transaction = self.client.transaction()?;
-            let mut all = Work { transaction, grant, routed: self.routed, children: None };
-            let Done { export, status } = work(&mut all)?;
-            let record: [&(dyn ToSql + Sync); 8] =
-                [&export, id, action, &object, &self.actor, num_tries, began, began_at];
-            all.transaction.execute(RECORD, &record)?;
-            if !self.routed {
-                give(&mut all.transaction, grant, &status, all.children.as_ref())?;
-            }
-            let Work { transaction, children, .. } = all;
-            transaction.commit()?;
-            (status, children)
-        };
-        if self.routed {
-            give(&mut self.client, grant, &status, children.as_ref())?;
-        }
-        Ok(())
+    /// Opens the transaction in which a task is returned.
+    pub fn begin<'a>(&'a mut self, grant: &'a Grant) -> Result<Work<'a>> {
+        Ok(Work { transaction: self.client.transaction()?, actor: &self.actor, grant })
     }
 
     /// Gives a task back, to be tried again a second later, if it has tries left.
@@ -208,29 +156,18 @@ impl Queue {
     }
 }
 
-/// What is said of a task that is done.
-pub struct Done {
-    /// The export that it was for.
-    pub export: i64,
-    /// Its status.
-    pub status: String,
-}
-
-/// What follows from the work of a task.
+/// The transaction in which a task is returned: all that follows from its work, or nothing, becomes true with it.
 pub struct Work<'a> {
     transaction: Transaction<'a>,
+    actor: &'a str,
     grant: &'a Grant,
-    routed: bool,
-    /// The tasks that come with the return.
-    children: Option<Value>,
 }
 
 impl Work<'_> {
     /// Gives the request of this task the number of an export.
     pub fn new_export(&mut self, request: &Request) -> Result<i64> {
         let row = self.transaction.query_one(
-            "INSERT INTO branch_export.export (request, branch, commit) VALUES ($1, $2, $3)
-             ON CONFLICT (request) DO UPDATE SET branch = excluded.branch RETURNING export",
+            "INSERT INTO branch_export.export (request, branch, commit) VALUES ($1, $2, $3) RETURNING export",
             &[&request.request, &request.branch, &request.commit],
         )?;
         Ok(row.get(0))
@@ -246,34 +183,28 @@ impl Work<'_> {
     }
 
     /// Inserts tasks.
-    pub fn insert_tasks(&mut self, tasks: Value) {
-        self.children = Some(tasks);
-    }
-
-    /// Replaces tasks of an export before. They are settled.
-    pub fn replace_tasks(&mut self, tasks: Value) -> Result<()> {
-        if self.routed {
-            // Two calls are two transactions, and a worker that stalls between them is not to harm the next one: what
-            // goes is what was settled before this performance, and what comes comes with its return.
-            let ids: Vec<&str> =
-                tasks.as_array().into_iter().flatten().filter_map(|task| task["id"].as_str()).collect();
-            self.transaction.execute(FORGET, &[&ids, &self.grant.granted_at])?;
-            self.children = Some(tasks);
-        } else {
-            self.transaction.execute("SELECT count(*) FROM taskq.replace_tasks($1)", &[&tasks])?;
-        }
+    pub fn insert_tasks(&mut self, tasks: &Value) -> Result<()> {
+        self.transaction.execute("SELECT count(*) FROM taskq.insert_tasks($1)", &[tasks])?;
         Ok(())
     }
-}
 
-fn give(
-    client: &mut impl GenericClient,
-    grant: &Grant,
-    status: &str,
-    children: Option<&Value>,
-) -> Result<()> {
-    client.query_one(RETURN, &[&grant.id, &grant.token, &status, &children])?;
-    Ok(())
+    /// Replaces tasks.
+    pub fn replace_tasks(&mut self, tasks: &Value) -> Result<()> {
+        self.transaction.execute("SELECT count(*) FROM taskq.replace_tasks($1)", &[tasks])?;
+        Ok(())
+    }
+
+    /// Writes the work into the ledger, returns the task as completed, and commits.
+    ///
+    /// A token that is no longer the last one (`TQ001`) fails here, and takes with it everything done in the
+    /// transaction: no work is ever recorded twice.
+    pub fn complete(mut self, export: i64, object: &str, status: &str) -> Result<()> {
+        let Grant { id, token, action, num_tries, began, began_at, .. } = self.grant;
+        self.transaction
+            .execute(RECORD, &[&export, id, action, &object, &self.actor, num_tries, began, began_at])?;
+        self.transaction.query_one(RETURN, &[id, token, &status])?;
+        Ok(self.transaction.commit()?)
+    }
 }
 
 /// The SQLSTATE of the Postgres error in here, if there is one.

@@ -2,8 +2,7 @@
 //!
 //! It may die at any line, and the rules that make this harmless are the same for every task:
 //!
-//! 1. What a task changes in the database (tasks, the ledger) is changed in the transaction that returns the task;
-//!    behind a router, whose tasks are on other servers, before that and by the return itself ([`Queue::complete`]).
+//! 1. What a task changes in the database (tasks, the ledger) is changed in the transaction that returns the task.
 //! 2. What it changes in the bucket comes before that, is whole or not there at all, and may be done again.
 //! 3. A task that is no longer ours ([`Lost`], `TQ001`) is dropped without a word: its new owner sees to it.
 //! 4. Anything else that goes wrong gives the task back with a status that says what; its last try aborts it.
@@ -21,7 +20,7 @@ use crate::git::{Blobs, Git};
 use crate::keys::SUCCESS;
 use crate::lease::{Lease, Lost};
 use crate::plan;
-use crate::queue::{Done, Grant, Queue, sqlstate};
+use crate::queue::{Grant, Queue, sqlstate};
 use crate::tasks::{
     COPY, DELETE, Export, MANIFEST, MARK, Mark, NEXT_EXPORT, Object, Request, START_EXPORT, WORK,
 };
@@ -45,14 +44,8 @@ pub fn run(args: &Args) -> Result<()> {
         length: args.lease,
     };
     loop {
-        match worker.queue.own(&worker.own, args.batch, &WORK, args.lease, PATIENCE) {
-            Ok(grants) => worker.perform_all(&grants)?,
-            Err(error) if worker.queue.is_away(&error) => {
-                eprintln!("{error:#}");
-                std::thread::sleep(Duration::from_millis(200));
-            }
-            Err(error) => return Err(error),
-        }
+        let grants = worker.queue.own(&worker.own, args.batch, &WORK, args.lease, PATIENCE)?;
+        worker.perform_all(&grants)?;
     }
 }
 
@@ -89,9 +82,6 @@ impl Worker {
                 return Err(error);
             } else if is_lost(&error) {
                 eprintln!("lost {}", grant.id);
-            } else if self.queue.is_away(&error) {
-                // The worker that has it when its server is back: its lease says so.
-                eprintln!("dropped {}: {error:#}", grant.id);
             } else {
                 self.give_back(grant, &error)?;
             }
@@ -103,7 +93,7 @@ impl Worker {
         eprintln!("{} failed: {error:#}", grant.id);
         match self.queue.give_back(grant, &format!("{error:#}")) {
             Ok(code) => eprintln!("{} is {code}", grant.id),
-            Err(error) if is_lost(&error) || self.queue.is_away(&error) => eprintln!("lost {}", grant.id),
+            Err(error) if is_lost(&error) => eprintln!("lost {}", grant.id),
             Err(error) => return Err(error.context("cannot give a task back")),
         }
         Ok(())
@@ -127,13 +117,12 @@ impl Worker {
     /// Creates the two tasks that frame an export. The ones of the export before are settled by now, and replaced:
     /// this task has waited for its `done-export`.
     fn next_export(&mut self, grant: &Grant, request: &Request) -> Result<()> {
-        self.queue.complete(grant, "", |work| {
-            let number = work.new_export(request)?;
-            let export =
-                Export { export: number, branch: request.branch.clone(), commit: request.commit.clone() };
-            work.replace_tasks(plan::frame(&export))?;
-            Ok(Done { export: number, status: format!("created export {number}") })
-        })
+        let mut work = self.queue.begin(grant)?;
+        let number = work.new_export(request)?;
+        let export =
+            Export { export: number, branch: request.branch.clone(), commit: request.commit.clone() };
+        work.replace_tasks(&plan::frame(&export))?;
+        work.complete(number, "", &format!("created export {number}"))
     }
 
     /// Compares the commit with the bucket and inserts the tasks of the export.
@@ -151,11 +140,10 @@ impl Worker {
         // One statement inserts them all, and while it runs there is no sign of life to be had from here.
         let long = self.length + Duration::from_millis(number as u64);
         lease.stretch(&mut self.queue, grant, long)?;
-        self.queue.complete(grant, "", |work| {
-            work.insert_tasks(Value::Array(tasks));
-            work.planned(export.export, number)?;
-            Ok(Done { export: export.export, status: format!("planned {number} tasks") })
-        })
+        let mut work = self.queue.begin(grant)?;
+        work.insert_tasks(&Value::Array(tasks))?;
+        work.planned(export.export, number)?;
+        work.complete(export.export, "", &format!("planned {number} tasks"))
     }
 
     fn copy(&mut self, grant: &Grant, lease: &mut Lease, object: &Object) -> Result<()> {
@@ -168,7 +156,7 @@ impl Worker {
         })?;
         let export = &object.export;
         self.put(grant, lease, export, &object.key, draft)?;
-        self.done(grant, export, &object.key, format!("copied {size} bytes"))
+        self.queue.begin(grant)?.complete(export.export, &object.key, &format!("copied {size} bytes"))
     }
 
     fn delete(&mut self, grant: &Grant, lease: &mut Lease, object: &Object) -> Result<()> {
@@ -176,7 +164,7 @@ impl Worker {
         lease.secure(&mut self.queue, grant)?;
         let export = &object.export;
         self.bucket.delete(&export.branch, &object.key)?;
-        self.done(grant, export, &object.key, "deleted".into())
+        self.queue.begin(grant)?.complete(export.export, &object.key, "deleted")
     }
 
     fn mark(&mut self, grant: &Grant, lease: &mut Lease, mark: &Mark) -> Result<()> {
@@ -186,7 +174,7 @@ impl Worker {
         // A mark that names its commit can be checked by its reader.
         serde_json::to_writer(&mut draft, &json!({ "commit": export.commit, "prefix": mark.prefix }))?;
         self.put(grant, lease, export, &key, draft)?;
-        self.done(grant, export, &key, "marked".into())
+        self.queue.begin(grant)?.complete(export.export, &key, "marked")
     }
 
     fn manifest(&mut self, grant: &Grant, lease: &mut Lease, export: &Export) -> Result<()> {
@@ -197,11 +185,7 @@ impl Worker {
         self.pause(grant, lease)?;
         lease.secure(&mut self.queue, grant)?;
         self.bucket.put(draft, &self.bucket.manifest(export))?;
-        self.done(grant, export, "", format!("lists {} objects", objects.len()))
-    }
-
-    fn done(&mut self, grant: &Grant, export: &Export, object: &str, status: String) -> Result<()> {
-        self.queue.complete(grant, object, |_| Ok(Done { export: export.export, status }))
+        self.queue.begin(grant)?.complete(export.export, "", &format!("lists {} objects", objects.len()))
     }
 
     fn put(

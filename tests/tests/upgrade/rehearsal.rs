@@ -1,14 +1,13 @@
-//! A version that does not exist: the next one, made of the script that is kept. It has something of each kind more, or
+//! A version that does not exist: the next one, made of the script that is installed. It has something of each kind more, or
 //! otherwise, and an update that leads there as a real one would.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use taskq_tests::{Db, Session};
 
 use crate::objects::{differences, objects};
-use crate::releases::{current, installed};
 
 /// What the rehearsal changes, as `objects.sql` calls it.
 pub const NEW_KINDS: [&str; 9] =
@@ -99,6 +98,17 @@ COMMENT ON FUNCTION taskq.grant_monitor IS 'let a role look at the views, count,
 
 const HEAD: &str = "\\echo Use \"ALTER EXTENSION taskq UPDATE\" to load this file. \\quit\n\
      SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);\n";
+
+/// The version that `CREATE EXTENSION` installs.
+fn current(session: &mut Session) -> String {
+    session.one("SELECT default_version FROM pg_available_extensions WHERE name = 'taskq'")
+}
+
+/// Where the server looks for scripts.
+fn installed(session: &mut Session) -> PathBuf {
+    let share: String = session.one("SELECT setting FROM pg_config WHERE name = 'SHAREDIR'");
+    Path::new(&share).join("extension")
+}
 
 /// Makes the scripts of the next version, where the server finds them; its name, and that of the version before.
 pub fn next_version(session: &mut Session) -> (String, String) {
