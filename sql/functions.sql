@@ -189,8 +189,7 @@ CREATE FUNCTION taskq.extend_tasks_ownership(
         actor_id text,
         task_ids text[],
         tokens uuid[],
-        lease interval,
-        wait interval = NULL)
+        lease interval)
     RETURNS TABLE (task_id text, owned boolean)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_extend_tasks_ownership_wrapper';

@@ -117,7 +117,7 @@ impl Starts {
         let starting = Starting::begin()?;
         // What this call has started the last one for is still to be done. (Where there is but one for all databases it does not stay.)
         let failed = self.last.take().is_some_and(|last| last.has_ended()) && most_called() > 1;
-        self.last = process::start_worker(WORKER, ENTRY, process::my_database(), "", false);
+        self.last = process::start_worker(WORKER, ENTRY, process::my_database(), false);
         self.patience = if failed || self.last.is_none() { (self.patience * 2).min(LATE) } else { SOON };
         self.not_before = now.checked_add(self.patience);
         self.last.is_some().then_some(starting)

@@ -131,7 +131,7 @@ fn look_after(
     slot.set_state(WorkerState::Running);
     entry.started_at = now;
     entry.is_outdated = false;
-    entry.worker = process::start_worker(WORKER, ENTRY, database, "", true);
+    entry.worker = process::start_worker(WORKER, ENTRY, database, true);
     if entry.worker.is_none() {
         slot.set_state(WorkerState::Ended);
         entry.not_before = now + LATE;

@@ -22,7 +22,6 @@
 //! [`trust`].
 
 mod call;
-pub(crate) mod errand;
 mod launcher;
 mod station;
 mod trust;
@@ -47,7 +46,7 @@ const AWAY_AFTER_END: Duration = Duration::from_secs(1);
 
 pub(crate) use call::{begin_call, call_if, when_to_look};
 
-/// How many workers and errands of all databases may be at work because calls have sent for them: a quarter of what the server
+/// How many workers of all databases may be at work because calls have sent for them: a quarter of what the server
 /// has room for, so that parallel queries, logical replication and other extensions keep theirs; but at least one, and at most
 /// eight.
 fn most_called() -> u32 {

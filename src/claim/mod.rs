@@ -93,8 +93,6 @@ pub(crate) fn claim(request: &Request, actions: &[Action], now: Time, grants: &m
     if !request.trial {
         let granted: Vec<(Time, TaskNo)> = grants[first..].iter().map(|g| (g.deadline, g.task_no)).collect();
         lease::record(&granted, claim.call.base);
-        // The actor that was late may be asleep over it.
-        grants[first..].iter().filter(|g| g.overdue).for_each(|g| wake::let_go(g.task_no));
         marks::learn(&grants[first..]);
         if grants.len() > first {
             marks::share(&open.iter().map(|a| a.action_no).collect::<Vec<_>>());

@@ -32,7 +32,6 @@ mod quiet;
 pub(crate) mod row_version;
 pub(crate) mod rows;
 pub(crate) mod search_path;
-pub(crate) mod segment;
 pub(crate) mod sequence;
 pub(crate) mod session;
 pub(crate) mod settings;

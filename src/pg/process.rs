@@ -61,13 +61,11 @@ pub(crate) struct Started(DynamicBackgroundWorker);
 /// Starts a worker for a database; `None` if the server has no room for another (`max_worker_processes`). This process
 /// hears of its beginning and its end by its latch, if that is wanted.
 ///
-/// It gets the number of the database and a word, the name of a [segment](super::segment) or nothing, and no setting and no rights
-/// of this session.
+/// It gets the number of the database, and no setting and no rights of this session.
 pub(crate) fn start_worker(
     kind: &str,
     function: &str,
     database: pg_sys::Oid,
-    extra: &str,
     tells: bool,
 ) -> Option<Started> {
     // SAFETY: reads a variable.
@@ -82,7 +80,6 @@ pub(crate) fn start_worker(
             .set_start_time(BgWorkerStartTime::RecoveryFinished)
             .set_restart_time(None)
             .set_argument(database.into_datum())
-            .set_extra(extra)
             .set_notify_pid(me)
             .load_dynamic()
             .ok()

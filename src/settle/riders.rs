@@ -13,7 +13,6 @@ use crate::state::{Cause, Outcome};
 use crate::store::parked::{self, Parked};
 use crate::store::reason::{MergeKey, Reason};
 use crate::store::run::changes;
-use crate::wake;
 
 /// Lets everything that is ready with these keys, and not held back for its workgroup, ride on the tasks that were just granted;
 /// the token of a late worker is void from then on. What another transaction is changing just now is not waited for, and runs
@@ -56,7 +55,6 @@ pub(crate) fn park(riders: Vec<Rider>, now: Time) {
     let tried: Vec<TaskNo> = riders.iter().filter(|r| tries(r) > 0).map(|r| r.parked.freed.task_no).collect();
     let limits = if tried.is_empty() { HashMap::new() } else { try_limits(&tried) };
     let most = |rider: &Rider| limits.get(&rider.parked.freed.task_no).and_then(|limit| limit.max_tries);
-    riders.iter().filter(|r| r.timed_out).for_each(|r| wake::let_go(r.parked.freed.task_no));
     let (mut riding, mut exhausted) = (Vec::new(), Vec::new());
     for rider in riders {
         match most(&rider).filter(|most| tries(&rider) >= *most) {

@@ -37,10 +37,8 @@ pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
     let_go(performed.iter().copied());
 }
 
-/// Gives up what performances have held whose rows are removed from `run`: their leases and slots. Their tokens are void: what sleeps
-/// for as long as one is held is woken.
+/// Gives up what performances have held whose rows are removed from `run`: their leases and slots.
 pub(crate) fn let_go<'a>(performed: impl Iterator<Item = &'a Live> + Clone) {
     lease::leave_removed(performed.clone());
-    performed.clone().filter(|row| row.in_progress()).for_each(|row| wake::let_go(row.task_no));
     slot::release(performed);
 }

@@ -4,7 +4,6 @@ use pgrx::datum::{Interval, Uuid};
 use pgrx::prelude::*;
 
 use super::args::pairs;
-use super::heartbeat;
 use super::more_time::more_time;
 use crate::clock;
 use crate::error::{Refusal, Result, required};
@@ -15,28 +14,25 @@ use crate::returns::tokens::valid;
 use crate::rights::{self, Doing};
 use crate::token::Token;
 
-/// `taskq.extend_tasks_ownership(actor_id, task_ids, tokens, lease, wait) -> TABLE (task_id, owned)`
+/// `taskq.extend_tasks_ownership(actor_id, task_ids, tokens, lease) -> TABLE (task_id, owned)`
 #[pg_extern(sql = "")]
 fn taskq_extend_tasks_ownership(
     actor_id: Option<&str>,
     task_ids: Option<Vec<Option<String>>>,
     tokens: Option<Vec<Option<Uuid>>>,
     lease: Option<Interval>,
-    wait: Option<Interval>,
     info: pg_sys::FunctionCallInfo,
 ) -> Rows<(Option<String>, bool)> {
     let _called = block::called(info);
-    Rows(rights::for_caller(|| extend(actor_id, task_ids, tokens, lease, wait)))
+    Rows(rights::for_caller(|| extend(actor_id, task_ids, tokens, lease)))
 }
 
-/// Moves the deadlines of those of the tasks that are held or can be held again; for each pair, whether it is one of these. With
-/// `wait` it sleeps first, if all are held: until one is held no more, a deadline is near or the time is up.
+/// Moves the deadlines of those of the tasks that are held or can be held again; for each pair, whether it is one of these.
 pub(super) fn extend(
     actor_id: Option<&str>,
     task_ids: Option<Vec<Option<String>>>,
     tokens: Option<Vec<Option<Uuid>>>,
     lease: Option<Interval>,
-    wait: Option<Interval>,
 ) -> Result<Vec<(Option<String>, bool)>> {
     let actor_id = required("actor_id", actor_id)?;
     let pairs = pairs(required("task_ids", task_ids)?, required("tokens", tokens)?)?;
@@ -44,9 +40,6 @@ pub(super) fn extend(
     check_interval("lease", Some(lease))?;
     if actor_id.is_empty() {
         return Err(Refusal::not_valid("actor_id", "an empty string", "Give the worker a name."));
-    }
-    if let Some(wait) = wait {
-        heartbeat::wait(&pairs, lease, actor_id, wait)?;
     }
     let held = valid(&pairs);
     let tokens: Vec<Token> = held.values().copied().collect();

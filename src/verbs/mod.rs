@@ -13,7 +13,6 @@ mod filter;
 mod forget_action;
 mod grants;
 mod groups;
-mod heartbeat;
 pub(crate) mod insert;
 mod internal;
 mod look;

@@ -79,7 +79,7 @@ fn save(
     };
     if lease.is_some() {
         let (ids, tokens) = (vec![Some(id.to_owned())], vec![Some(token)]);
-        extend(held.actor_id.as_deref(), Some(ids), Some(tokens), lease, None)?;
+        extend(held.actor_id.as_deref(), Some(ids), Some(tokens), lease)?;
     }
     Ok(stored)
 }

@@ -36,8 +36,6 @@ pub(crate) struct Waiter {
     quiet: Quiet,
     /// What is owed a process, of a call that waits for tasks and has slept.
     owed: Next,
-    /// It gives no notice of a transaction block: before it sleeps it has changed and locked nothing there.
-    quietly: bool,
     /// The subtransaction that the call is in, whatever it begins for its looks.
     level: i32,
     /// The actions, of a call that waits for work; and the channels on which it is woken whatever the numbers of these are.
@@ -60,15 +58,9 @@ impl Waiter {
             quiet: Quiet::default(),
             owed: Next::default(),
             level: latch::nest_level(),
-            quietly: false,
             names: None,
             registered: None,
         })
-    }
-
-    /// The same for a call in a transaction block that holds nothing up.
-    pub(crate) fn quietly(self) -> Self {
-        Waiter { quietly: true, ..self }
     }
 
     /// One that waits for work, and is found from now on when something changes for it.
@@ -152,7 +144,7 @@ impl Waiter {
             if left.is_zero() {
                 return false;
             }
-            if !self.slept && !self.quietly && block::begun_by_caller() {
+            if !self.slept && block::begun_by_caller() {
                 // As a rule this is the forgotten autocommit of a driver.
                 notice(
                     "this call sleeps inside a transaction block",

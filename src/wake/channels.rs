@@ -9,7 +9,7 @@ use crate::pg::session;
 
 /// The kind of channel for tasks of one action that are ready; its number is the action's.
 pub(super) const READY: u8 = 1;
-/// The kind for one task: it has settled or gone, or its token is void; its number is the task's.
+/// The kind for one task: it has settled or gone; its number is the task's.
 pub(crate) const SETTLED: u8 = 2;
 const NEW_NUMBER: u8 = 3;
 /// The kind, with one channel, for all calls that wait for work: something is due sooner, for instance.
@@ -17,7 +17,7 @@ pub(crate) const TIMER: u8 = 4;
 const SOON_UP: u8 = 5;
 /// The kind, with one channel, for calls that wait for too many actions to be found under each.
 pub(super) const READY_ANY: u8 = 6;
-/// The kind, with one channel, for calls that wait for something to happen to tasks: for their ends, as a rule.
+/// The kind, with one channel, for calls that wait for the ends of tasks.
 pub(super) const WATCH: u8 = 7;
 
 /// Waiters for tasks of this action.
@@ -28,7 +28,7 @@ pub(super) fn ready_channel(action_no: i32) -> Channel {
 /// Waiting calls for more actions than they may have locks for: they may be woken for whatever becomes ready.
 pub(super) const ANY_READY_CHANNEL: Channel = Channel { kind: READY_ANY, number: 0 };
 
-/// Waiters for the end of this task, or of the validity of its last token.
+/// Waiters for the end of this task.
 pub(crate) fn settled_channel(task_no: TaskNo) -> Channel {
     Channel { kind: SETTLED, number: task_no.0 as u64 }
 }
@@ -44,7 +44,7 @@ pub(super) const TIMER_CHANNEL: Channel = Channel { kind: TIMER, number: 0 };
 /// Calls for work that look within [`SOON`] whether they are woken or not.
 pub(super) const SOON_CHANNEL: Channel = Channel { kind: SOON_UP, number: 0 };
 
-/// Calls that wait for something to happen to tasks: what ends one of these may be due sooner now than they knew.
+/// Calls that wait for the ends of tasks: what ends one of these may be due sooner now than they knew.
 pub(super) const WATCH_CHANNEL: Channel = Channel { kind: WATCH, number: 0 };
 
 /// Whether a call of this database waits, for work or for tasks.
@@ -85,7 +85,7 @@ pub(crate) fn channels_for_names(names: &[String]) -> Vec<Channel> {
     channels
 }
 
-/// The channels of a call that waits for something to happen to tasks: those of the tasks, and the one of all such calls.
+/// The channels of a call that waits for the ends of tasks: those of the tasks, and the one of all such calls.
 pub(crate) fn channels_for_tasks(mut own: Vec<Channel>) -> Vec<Channel> {
     own.push(WATCH_CHANNEL);
     own

@@ -73,11 +73,6 @@ pub(crate) fn settled(task_no: TaskNo) {
     note(settled_channel(task_no), HowMany::All);
 }
 
-/// The last token of this task is good for nothing any more: a call that sleeps for as long as it is held is woken.
-pub(crate) fn let_go(task_no: TaskNo) {
-    note(settled_channel(task_no), HowMany::All);
-}
-
 /// A new number stands for an action's name.
 pub(crate) fn new_number(name: &str) {
     note(name_channel(name), HowMany::All);

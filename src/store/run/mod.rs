@@ -26,7 +26,7 @@ use crate::store::lease::Left;
 use crate::store::live_row::Live;
 use crate::token::Nonce;
 pub(crate) use reach::{in_order, note_reach};
-pub(crate) use run_time::{Extended, end_of_run_time, within_run_time};
+pub(crate) use run_time::{Extended, within_run_time};
 
 table!(c"run":
     TASK_NO: TaskNo,

@@ -27,7 +27,7 @@ pub(crate) fn within_run_time(
 }
 
 /// When a try ends that lasts as long as its task says, or else its action; infinity if neither does.
-pub(crate) fn end_of_run_time(granted_at: Option<Time>, longest: Option<Interval>, action_no: i32) -> Time {
+fn end_of_run_time(granted_at: Option<Time>, longest: Option<Interval>, action_no: i32) -> Time {
     let of_action = || known_actions::of_number(action_no)?.setting.max_run_time;
     granted_at.zip(longest.or_else(of_action)).map_or(Time::INFINITY, |(from, longest)| from.plus(longest))
 }

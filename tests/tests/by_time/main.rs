@@ -1,8 +1,7 @@
-//! What is due by time and is no worker's claim: timers, expiry, the end of a try's run time; and the heartbeat that sleeps.
+//! What is due by time and is no worker's claim: timers, expiry, and the end of a try's run time.
 
 mod expiry;
 mod expiry_races;
-mod heartbeat;
 mod old_snapshot;
 mod run_time;
 mod timers;
