@@ -190,11 +190,11 @@ CREATE FUNCTION taskq.extend_tasks_ownership(
         task_ids text[],
         tokens uuid[],
         lease interval)
-    RETURNS TABLE (task_id text, owned boolean)
+    RETURNS TABLE (task_id text, owned boolean, action_deadline timestamptz)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_extend_tasks_ownership_wrapper';
 COMMENT ON FUNCTION taskq.extend_tasks_ownership IS
-    'move the deadlines of tasks still held to now + lease, as far as max_run_time allows; tells which are held';
+    'move the deadlines of tasks still held to now + lease, as far as max_run_time allows; tells which are held, and until when';
 
 CREATE FUNCTION taskq.return_task(
         task_id text,

@@ -9,12 +9,13 @@ use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::input::check_interval;
 use crate::pg::block;
+use crate::pg::clock::Time;
 use crate::pg::rows::Rows;
 use crate::returns::tokens::valid;
 use crate::rights::{self, Doing};
 use crate::token::Token;
 
-/// `taskq.extend_tasks_ownership(actor_id, task_ids, tokens, lease) -> TABLE (task_id, owned)`
+/// `taskq.extend_tasks_ownership(actor_id, task_ids, tokens, lease) -> TABLE (task_id, owned, action_deadline)`
 #[pg_extern(sql = "")]
 fn taskq_extend_tasks_ownership(
     actor_id: Option<&str>,
@@ -22,18 +23,19 @@ fn taskq_extend_tasks_ownership(
     tokens: Option<Vec<Option<Uuid>>>,
     lease: Option<Interval>,
     info: pg_sys::FunctionCallInfo,
-) -> Rows<(Option<String>, bool)> {
+) -> Rows<(Option<String>, bool, Option<Time>)> {
     let _called = block::called(info);
     Rows(rights::for_caller(|| extend(actor_id, task_ids, tokens, lease)))
 }
 
-/// Moves the deadlines of those of the tasks that are held or can be held again; for each pair, whether it is one of these.
+/// Moves the deadlines of those of the tasks that are held or can be held again; for each pair, whether it is one of these, and
+/// its deadline then.
 pub(super) fn extend(
     actor_id: Option<&str>,
     task_ids: Option<Vec<Option<String>>>,
     tokens: Option<Vec<Option<Uuid>>>,
     lease: Option<Interval>,
-) -> Result<Vec<(Option<String>, bool)>> {
+) -> Result<Vec<(Option<String>, bool, Option<Time>)>> {
     let actor_id = required("actor_id", actor_id)?;
     let pairs = pairs(required("task_ids", task_ids)?, required("tokens", tokens)?)?;
     let lease = required("lease", lease)?;
@@ -51,8 +53,10 @@ pub(super) fn extend(
         .into_iter()
         .enumerate()
         .map(|(i, (id, _))| {
-            let owned = held.get(&i).is_some_and(|t| extended.get(&t.task_no) == Some(&t.nonce));
-            (id, owned)
+            let deadline = held.get(&i).and_then(|t| {
+                extended.get(&t.task_no).filter(|(nonce, _)| *nonce == t.nonce).map(|(_, deadline)| *deadline)
+            });
+            (id, deadline.is_some(), deadline)
         })
         .collect())
 }

@@ -13,13 +13,14 @@ use crate::store::slot::{self, Ask, Assignment, Limit};
 use crate::store::{lease, merge_key};
 use crate::token::{Base, Nonce, Token, in_pieces};
 
-/// Gives performances that are held, or can be held again, time until then, or for as long as a try may last; which these are.
+/// Gives performances that are held, or can be held again, time until then, or for as long as a try may last; which these are, and
+/// their deadlines then.
 pub(super) fn more_time(
     tokens: &[Token],
     deadline: Time,
     actor_id: &str,
     now: Time,
-) -> HashMap<TaskNo, Nonce> {
+) -> HashMap<TaskNo, (Nonce, Time)> {
     if tokens.is_empty() {
         return HashMap::new();
     }
@@ -38,7 +39,7 @@ pub(super) fn more_time(
     for (base, tasks) in by_base {
         lease::record(&tasks, base);
     }
-    extended.into_iter().map(|(task_no, (nonce, _))| (task_no, nonce)).collect()
+    extended
 }
 
 record! {

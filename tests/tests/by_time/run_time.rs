@@ -33,9 +33,12 @@ fn an_action_has_a_default() {
     );
     let grant = session.own_one("x");
     assert_eq!(session.one::<i32>(HELD), 10);
-    session
-        .run(&format!("SELECT taskq.extend_tasks_ownership('w', '{{a}}', '{{{}}}', '1 day')", grant.token));
-    assert_eq!(session.one::<i32>(HELD), 10);
+    let left: i32 = session.one(&format!(
+        "SELECT extract(epoch FROM action_deadline - taskq.clock())::int
+           FROM taskq.extend_tasks_ownership('w', '{{a}}', '{{{}}}', '1 day')",
+        grant.token
+    ));
+    assert_eq!((left, session.one::<i32>(HELD)), (10, 10), "the worker is told of the earlier deadline");
     session.run("SELECT taskq.set_action('x', clear => '{max_run_time}')");
     session
         .run(&format!("SELECT taskq.extend_tasks_ownership('w', '{{a}}', '{{{}}}', '1 day')", grant.token));
