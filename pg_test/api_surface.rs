@@ -101,6 +101,7 @@ function insert_task(id text, action text, body jsonb, priority integer DEFAULT 
 function insert_task(id text, action text, body text DEFAULT NULL::text, priority integer DEFAULT 0, max_tries integer DEFAULT NULL::integer, lease interval DEFAULT NULL::interval, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, depends_on text[] DEFAULT NULL::text[], to_signal_after text[] DEFAULT NULL::text[], spontaneous boolean DEFAULT false, post_result boolean DEFAULT false, group_id text DEFAULT NULL::text, retention interval DEFAULT NULL::interval, metadata jsonb DEFAULT NULL::jsonb, backoff jsonb DEFAULT NULL::jsonb, workgroup text DEFAULT NULL::text, merge_key text DEFAULT NULL::text, seed boolean DEFAULT false, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text, unique_by jsonb DEFAULT NULL::jsonb, retention_aborted interval DEFAULT NULL::interval, num_required integer DEFAULT NULL::integer, signal boolean DEFAULT false, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, expires_in interval DEFAULT NULL::interval, max_run_time interval DEFAULT NULL::interval) -> text
 function insert_tasks(tasks jsonb, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text) -> SETOF text
 function insert_tasks_report(tasks jsonb, on_conflict text DEFAULT 'error'::text, if_missing text DEFAULT 'error'::text) -> TABLE(task_id text, outcome text, existing_id text)
+function lost_channel(actor_id text) -> text
 function maintain() -> bigint
 function map(action text, bodies jsonb) -> jsonb
 function metrics(kept boolean DEFAULT true) -> text
@@ -156,6 +157,7 @@ table action_setting
 table attempt
 table blocked
 table bucket
+table countdown
 table dependency
 table end_tally
 table expiry
@@ -172,7 +174,6 @@ table schedule
 table scheduled
 table seal
 table settled
-table signal
 table slot
 table step
 table task

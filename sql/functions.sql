@@ -196,6 +196,13 @@ CREATE FUNCTION taskq.extend_tasks_ownership(
 COMMENT ON FUNCTION taskq.extend_tasks_ownership IS
     'move the deadlines of tasks still held to now + lease, as far as max_run_time allows; tells which are held, and until when';
 
+CREATE FUNCTION taskq.lost_channel(actor_id text)
+    RETURNS text
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 5
+    AS 'MODULE_PATHNAME', 'taskq_lost_channel_wrapper';
+COMMENT ON FUNCTION taskq.lost_channel IS
+    'the channel that LISTEN needs to hear that tasks were taken from an actor: cancelled, released or reset';
+
 CREATE FUNCTION taskq.return_task(
         task_id text,
         token uuid,

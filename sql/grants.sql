@@ -12,7 +12,7 @@ CREATE FUNCTION taskq._rights(part text)
         SELECT CASE p.prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END, p.oid::regprocedure::text
           FROM pg_catalog.pg_proc AS p
          WHERE p.pronamespace = 'taskq'::regnamespace
-           AND (p.proname = '_is_' OPERATOR(pg_catalog.||) part
+           AND (p.proname IN ('_is_' OPERATOR(pg_catalog.||) part, 'lost_channel')
                 -- Inserting.
                 OR (part IN ('inserter', 'producer', 'worker', 'narrowed_inserter', 'narrowed_producer', 'narrowed_worker')
                     AND p.proname IN ('insert_task', 'insert_many', 'insert_tasks', 'insert_tasks_report',

@@ -3,7 +3,7 @@
 //! It is called at every end from its first such transaction on, and what it remembers decides what there is to do: most of
 //! the time nothing. Whichever way a transaction ends, nothing of it is remembered afterwards.
 
-use super::{count, counters, work};
+use super::{actors, count, counters, work};
 use crate::pg::session;
 use crate::pg::transaction::{self, Before, End, Listener};
 
@@ -19,6 +19,7 @@ pub(crate) fn listen() {
 fn before(end: Before) {
     if end == Before::Commit {
         work::tidy();
+        actors::tell();
     }
     // At the very end: its signs, which others wait for, are held until the commit is over.
     counters::look(end);
@@ -35,6 +36,7 @@ fn ended(end: End) {
     if undone_or_over {
         count::one_more();
     }
+    actors::ended(end);
     match end {
         End::Commit | End::Prepare | End::Abort => {
             drop(work::take());

@@ -23,6 +23,7 @@ mod lookup;
 pub(crate) mod memory;
 pub(crate) mod named;
 pub(crate) mod newtype;
+pub(crate) mod notify;
 pub(crate) mod planner;
 pub(crate) mod post;
 pub(crate) mod procedure;

@@ -1,5 +1,6 @@
 //! The live rows of tasks, whichever table they are in: what they are, and removing them.
 
+use crate::ends::actors;
 use crate::store::run::changes;
 use crate::store::{blocked, countdown, lease, parked, scheduled, slot};
 use crate::wake;
@@ -35,6 +36,9 @@ pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
         }
     }
     let_go(performed.iter().copied());
+    // Those that hold one of them learn of it by the commit. (Returns and deadlines do not come through here.)
+    let held = performed.iter().filter(|row| row.in_progress());
+    actors::lose(held.filter_map(|row| row.actor_id.as_deref()));
 }
 
 /// Gives up what performances have held whose rows are removed from `run`: their leases and slots.

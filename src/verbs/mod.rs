@@ -1,6 +1,7 @@
 //! The verbs that docs/reference describes. In most files a thin `taskq_…` function takes what SQL passes (its SQL
 //! declaration is in `sql/`), and a plain function below does the work; the others have parts of verbs, some of which several share.
 
+mod actors;
 mod args;
 pub(crate) mod builders;
 pub(crate) mod cancel;

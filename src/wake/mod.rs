@@ -22,7 +22,7 @@ pub(crate) use channels::{
     is_waited_for, longest_sleep, settled_channel,
 };
 pub(crate) use notes::{
-    all_look, by_time, due, gone, held, let_one_look, new_number, ready, ready_for_all, ready_later,
-    settled, signals_left, stay_registered, taken, timer,
+    all_look, by_time, due, gone, held, let_one_look, new_number, ready, ready_for_all, ready_later, settled,
+    signals_left, stay_registered, taken, timer,
 };
 pub(crate) use waiters::{Registration, begin_look, end_look, hand_on, may_sleep, pass_on, passed_over};

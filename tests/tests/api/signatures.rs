@@ -56,6 +56,7 @@ const RESULTS: &[(&str, Columns)] = &[
     ("SELECT taskq.cancel_tasks('{}') AS value", &[("value", "int8")]),
     ("SELECT taskq.release_tasks('{}') AS value", &[("value", "int8")]),
     ("SELECT taskq.task_channel('a') AS value", &[("value", "text")]),
+    ("SELECT taskq.lost_channel('ann') AS value", &[("value", "text")]),
     ("SELECT * FROM taskq.count_tasks()", &[("action", "text"), ("state", "text"), ("count", "int8")]),
 ];
 

@@ -9,7 +9,7 @@ use crate::TMP;
 use crate::failover::catch_up;
 
 /// What looks, with what it is asked.
-const LOOKS: [(&str, &str); 25] = [
+const LOOKS: [(&str, &str); 26] = [
     ("action_channel", "taskq.action_channel('x')"),
     ("ancestors", "taskq.ancestors('below')"),
     ("chain", "taskq.chain('{\"id\": \"1\", \"action\": \"x\"}')"),
@@ -22,6 +22,7 @@ const LOOKS: [(&str, &str); 25] = [
     ("descendants", "taskq.descendants('held 1')"),
     ("graph", "taskq.graph('mark', 'mermaid')"),
     ("health", "(SELECT count(*) FROM taskq.health()) >= 0"),
+    ("lost_channel", "taskq.lost_channel('w')"),
     ("map", "jsonb_array_length(taskq.map('x', '[1, 2]'))"),
     ("metrics", "length(taskq.metrics()) > 1000"),
     ("metrics_rows", "(SELECT count(*) > 10 FROM taskq.metrics_rows())"),

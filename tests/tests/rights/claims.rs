@@ -43,8 +43,16 @@ fn table(session: &mut Session) -> (BTreeMap<String, Vec<bool>>, BTreeSet<String
 }
 
 /// Of what monitors have, this is not about all tasks.
-const NARROWED_TOO: [&str; 7] =
-    ["wait_for_task", "wait_for_tasks", "task_channel", "action_channel", "clock", "shard", "shard_of"];
+const NARROWED_TOO: [&str; 8] = [
+    "wait_for_task",
+    "wait_for_tasks",
+    "task_channel",
+    "action_channel",
+    "lost_channel",
+    "clock",
+    "shard",
+    "shard_of",
+];
 
 #[test]
 fn each_part_may_call_what_the_table_of_rights_says_and_nothing_else() {

@@ -11,6 +11,7 @@ mod leaving;
 mod let_go;
 mod locked;
 mod looks;
+mod lost;
 mod many;
 mod notify;
 mod post_result;
