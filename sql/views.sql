@@ -958,7 +958,10 @@ CREATE FUNCTION taskq.check()
             ON f.run_no = b.task_no AND f.wait_no = b.wait_no
           LEFT JOIN (SELECT e.run_no, e.wait_no, count(*) AS unsettled
                        FROM taskq.dependency AS e
-                      WHERE e.counts = 'w' AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no)
+                       JOIN taskq.blocked AS b ON b.task_no = e.run_no
+                       LEFT JOIN taskq.settled AS s ON s.task_no = e.after_no
+                      -- What settles after the time-out of a suspension counts for nothing.
+                      WHERE e.counts = 'w' AND (s.task_no IS NULL OR b.since IS NOT NULL AND b.until < s.settled_at)
                       GROUP BY e.run_no, e.wait_no) AS e ON e.run_no = b.task_no AND e.wait_no = b.wait_no
          WHERE b.remaining + b.spare - COALESCE(f.signals, 0) <> COALESCE(e.unsettled, 0)
         UNION ALL
@@ -987,6 +990,8 @@ CREATE FUNCTION taskq.check()
            AND e.counts = 'w'
            AND NOT EXISTS (SELECT FROM taskq.settled AS z WHERE z.task_no = e.run_no)
            AND NOT EXISTS (SELECT FROM taskq.countdown AS g WHERE g.run_no = e.run_no AND g.lost > 0)
+           AND NOT EXISTS (SELECT FROM taskq.blocked AS b
+                            WHERE b.task_no = e.run_no AND b.since IS NOT NULL AND b.until < s.settled_at)
         UNION ALL
         -- A task that the queue or a signal completes is never in a worker's hands.
         SELECT CASE WHEN t.signal THEN 'signal is not blocked and not settled'

@@ -204,5 +204,5 @@ fn add_spared(spared: Vec<(TaskNo, WaitNo, Waits)>, now: Time) {
             deltas.insert((task_no, wait_no), Delta::counted(ended - wait.lost, wait.lost, wait.failed));
         }
     }
-    propagate_deltas(deltas, now);
+    propagate_deltas(deltas, None, now);
 }

@@ -69,8 +69,9 @@ pub(super) fn settle_with(settling: &[Returned<(&End, &Children)>], now: Time) -
     let parents: Vec<(Ending, &Children)> =
         good.iter().map(|(one, live)| (one.how.0.of(live), one.how.1)).collect();
     // Signals go to the dependents there are now: a child that depends on its parent finds it settled.
-    let signals =
-        deltas(&store_all(&parents.iter().map(|(ending, _)| ending.clone()).collect::<Vec<_>>(), now));
+    let endings: Vec<Ending> = parents.iter().map(|(ending, _)| ending.clone()).collect();
+    let (ends, settled_at) = store_all(&endings, now);
+    let signals = deltas(&ends);
 
     let dependents = blocked_dependents(
         parents.iter().filter(|(_, c)| c.block || c.delay.is_some()).map(|(ending, _)| ending.task_no),
@@ -93,7 +94,7 @@ pub(super) fn settle_with(settling: &[Returned<(&End, &Children)>], now: Time) -
         }
     }
     insert(tasks, Options { on_conflict: OnConflict::Error, ignore_missing: false })?;
-    propagate_deltas(signals, now);
+    propagate_deltas(signals, Some(settled_at), now);
     Ok(good.iter().map(|(one, _)| (one.at, one.how.0.outcome.name())).collect())
 }
 

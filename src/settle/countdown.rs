@@ -99,8 +99,14 @@ pub(crate) fn deltas(news: &[(TaskNo, Outcome)]) -> Deltas {
 static STILL_BLOCKED: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = ANY ($1)");
 
-/// Counts what can be counted now, defers the rest, and returns the tasks that end by it.
-pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
+/// Counts what can be counted now, defers the rest, and returns the tasks that end by it. `settled_at`: when that settled which is
+/// told; `None`: it has been told in time.
+///
+/// **What settles after the time-out of a suspension counts for nothing**, whether a call has looked after the time-out or not: it is
+/// neither counted nor deferred, and goes as one that is open (see [`dependency::drop_open`]) when the time-out is seen to. So
+/// whether it came in time is decided once, by the call that settled it, from what the row of `blocked` says: `until` stays the same
+/// for as long as the wait has its number.
+pub(crate) fn apply(deltas: Deltas, settled_at: Option<Time>, now: Time) -> Vec<Ending> {
     if deltas.is_empty() {
         return Vec::new();
     }
@@ -112,6 +118,7 @@ pub(crate) fn apply(deltas: Deltas, now: Time) -> Vec<Ending> {
             satisfied: delta.satisfied,
             lost: delta.lost,
             failed: delta.failed,
+            settled_at,
         })
         .collect();
     let counted = blocked::count_down(&news);

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
-use super::countdown::{Delta, Deltas, apply};
-use super::{propagate, store, unsent};
+use super::countdown::{Delta, Deltas};
+use super::{propagate_deltas, unsent};
 use crate::clock;
 use crate::ends::touched;
 use crate::error::Result;
@@ -192,9 +192,7 @@ pub(super) fn try_lock_and_count(task_nos: &[TaskNo], now: Time) -> Counted {
     if deltas.is_empty() {
         return Counted { locked, changed: false };
     }
-    let endings = apply(deltas, now);
-    let news = endings.iter().map(|e| (e.task_no, e.outcome)).collect();
-    store(&endings, now);
-    propagate(news, now);
+    // What was too late for a suspended task has left no signal.
+    propagate_deltas(deltas, None, now);
     Counted { locked, changed: true }
 }

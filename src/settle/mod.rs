@@ -29,33 +29,35 @@ use crate::state::Outcome;
 
 /// Stores the endings and signals the dependents, level by level, until nothing more follows.
 pub(crate) fn settle(endings: Vec<Ending>, now: Time) {
-    let news = store_all(&endings, now);
-    propagate(news, now);
+    let (news, at) = store_all(&endings, now);
+    propagate(news, at);
 }
 
-/// Stores the endings, and those of the tasks that rode on them; returns all ends, for the dependents.
-pub(crate) fn store_all(endings: &[Ending], now: Time) -> Vec<(TaskNo, Outcome)> {
-    store(endings, now);
+/// Stores the endings, and those of the tasks that rode on them; returns all ends, for the dependents, and when these tasks settled.
+pub(crate) fn store_all(endings: &[Ending], now: Time) -> (Vec<(TaskNo, Outcome)>, Time) {
+    let at = store(endings, now);
     let holders: Vec<Ending> = endings.iter().filter(|e| e.keyed).cloned().collect();
     let riders = if holders.is_empty() { Vec::new() } else { shared_end::of_riders(&holders) };
-    store(&riders, now);
-    endings.iter().chain(&riders).map(|e| (e.task_no, e.outcome)).collect()
+    let at = store(&riders, at);
+    (endings.iter().chain(&riders).map(|e| (e.task_no, e.outcome)).collect(), at)
 }
 
 /// Signals the dependents of tasks whose endings are stored, and settles what that ends in turn: tasks
 /// that cannot do without one that was lost abort, spontaneous tasks with nothing left to wait for complete if their time has come.
-pub(crate) fn propagate(news: Vec<(TaskNo, Outcome)>, now: Time) {
+/// `at`: when they settled.
+pub(crate) fn propagate(news: Vec<(TaskNo, Outcome)>, at: Time) {
     if !news.is_empty() {
-        propagate_deltas(countdown::deltas(&news), now);
+        propagate_deltas(countdown::deltas(&news), Some(at), at);
     }
 }
 
-/// The same from what the first level of dependents has to count.
-pub(crate) fn propagate_deltas(mut deltas: Deltas, now: Time) {
+/// The same from what the first level of dependents has to count, and when that settled (see [`apply`]).
+pub(crate) fn propagate_deltas(mut deltas: Deltas, mut settled_at: Option<Time>, mut now: Time) {
     while !deltas.is_empty() {
         check_for_interrupts();
-        let endings = apply(deltas, now);
-        store(&endings, now);
+        let endings = apply(deltas, settled_at, now);
+        now = store(&endings, now);
+        settled_at = Some(now);
         let news: Vec<(TaskNo, Outcome)> = endings.iter().map(|e| (e.task_no, e.outcome)).collect();
         deltas = if news.is_empty() { Deltas::new() } else { countdown::deltas(&news) };
     }

@@ -47,10 +47,11 @@ fn write(endings: &[Ending], now: Time) -> Vec<AtTheEnd> {
     tasks
 }
 
-/// Stores the endings, has the calls that wait for them woken at commit, and notifies the listeners of those with `post_result`.
-pub(crate) fn store(endings: &[Ending], now: Time) {
+/// Stores the endings, has the calls that wait for them woken at commit, and notifies the listeners of those with `post_result`. Returns when they
+/// settled.
+pub(crate) fn store(endings: &[Ending], now: Time) -> Time {
     if endings.is_empty() {
-        return;
+        return now;
     }
     let now = ends::settling(now);
     let tasks = write(endings, now);
@@ -77,6 +78,7 @@ pub(crate) fn store(endings: &[Ending], now: Time) {
             .filter(|(ending, task)| task.post_result && ending.outcome.is_abort() == outcome.is_abort());
         notify(&announced.map(|(ending, _)| ending.task_no).collect::<Vec<_>>(), outcome);
     }
+    now
 }
 
 static NOTIFY: Statement<(&[TaskNo], &str)> = Statement::new(

@@ -54,6 +54,8 @@ pub(crate) struct News {
     pub(crate) lost: i32,
     /// Of both, how many aborted.
     pub(crate) failed: i32,
+    /// When they settled; `None`: in time.
+    pub(crate) settled_at: Option<Time>,
 }
 
 /// What became of counters.
@@ -102,8 +104,8 @@ fn count_one(rows: &mut Scan, news: &News, counted: &mut Counted) -> Change {
 
 fn change(row: &Row, news: &News, counted: &mut Counted) -> Change {
     let wait_no = row.get(WAIT_NO);
-    if wait_no != news.wait_no {
-        // It waits for others by now: this comes too late, and counts for nothing.
+    if wait_no != news.wait_no || is_late(row, news) {
+        // It waits for others by now, or no longer than until then: this comes too late, and counts for nothing.
         return Change::Done;
     }
     let (remaining, spare) = (row.get(REMAINING) - news.satisfied, row.get(SPARE) - news.lost);
@@ -140,6 +142,12 @@ fn change(row: &Row, news: &News, counted: &mut Counted) -> Change {
         });
     }
     change
+}
+
+/// Whether the time of a suspended task was over before.
+fn is_late(row: &Row, news: &News) -> bool {
+    let Some(settled_at) = news.settled_at else { return false };
+    row.get(SINCE).is_some() && row.get(UNTIL).is_some_and(|until| until < settled_at)
 }
 
 /// Removes the counters of these tasks.

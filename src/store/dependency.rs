@@ -202,12 +202,17 @@ struct Dropped {
 /// ([`Counts::Dropped`]). Nothing is waited for: what another transaction has locked is left to that.
 ///
 /// The signals of the tasks are taken in the same statement, and so in the same snapshot: what has ended in it has been counted, or has
-/// left a signal that is seen here.
+/// left a signal that is seen here. What has settled after the time-out of a suspended task has not been counted (see
+/// [`apply`](crate::settle::apply)), and is open to that.
 static DROP_OPEN: Statement<&[TaskNo], Dropped> = Statement::new(
     c"WITH open AS MATERIALIZED (
         SELECT d.ctid, d.suspending FROM taskq.dependency d
          WHERE d.run_no = ANY ($1) AND d.counts = 'w'
-           AND NOT EXISTS (SELECT FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0)
+           AND NOT EXISTS (SELECT FROM taskq.settled s
+                            WHERE s.task_no = d.after_no
+                              AND NOT EXISTS (SELECT FROM taskq.blocked b
+                                               WHERE b.task_no = d.run_no AND b.since IS NOT NULL AND b.until < s.settled_at OFFSET 0)
+                           OFFSET 0)
            FOR UPDATE SKIP LOCKED),
       gone AS (
         DELETE FROM taskq.dependency d

@@ -18,7 +18,7 @@ mod step;
 pub(crate) mod steps;
 
 pub(crate) use look::{Due, look};
-pub(crate) use next::{next_shared, next_task};
+pub(crate) use next::next_task;
 pub(crate) use owed::{Next, owed};
 pub(crate) use step::{STEP, Step};
 

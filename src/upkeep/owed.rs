@@ -1,13 +1,14 @@
 //! What a look leaves that has come to nothing: what is due, and until when there is nothing more to do.
+//!
+//! This is one question, and each call that sleeps asks it, with each look, *before* it sleeps: what a call does not know of, and no
+//! commit brings, ends no sleep.
 
 use std::time::Duration;
 
-use super::look::look;
+use super::look::{Due, look};
 use super::next::next_shared;
 use crate::clock;
-use crate::locks::tables;
 use crate::pg::clock::Time;
-use crate::pg::subtransaction;
 use crate::rights;
 
 /// What a look that has come to nothing leaves.
@@ -23,16 +24,20 @@ pub(crate) struct Next {
     pub(crate) rest: Duration,
 }
 
-/// The same for a call that waits for the ends of tasks, whatever the actions are. Holds nothing afterwards.
+impl Next {
+    /// After a look that has found this, whatever the call waits for.
+    pub(crate) fn after(due: &Due, now: Time) -> Self {
+        Next { shared: next_shared(now), owed: due.any() || due.expired, ..Next::default() }
+    }
+}
+
+/// What is owed, and what comes next, for a call that asks for no tasks: it waits for ends. A part of its look, which has begun with
+/// [`tables::hold`](crate::locks::tables::hold).
 pub(crate) fn owed() -> Next {
-    subtransaction::keeping_no_locks(|| {
-        let mut next = Next::default();
-        rights::for_no_caller(|| {
-            tables::hold();
-            let now = clock::now();
-            let due = look(&[], now);
-            next = Next { shared: next_shared(now), owed: due.any() || due.expired, ..Next::default() };
-        });
-        next
-    })
+    let mut next = Next::default();
+    rights::for_no_caller(|| {
+        let now = clock::now();
+        next = Next::after(&look(&[], now), now);
+    });
+    next
 }

@@ -17,7 +17,7 @@ use crate::pg::subtransaction;
 use crate::pg::throw::notice;
 use crate::rights::{self, Doing};
 use crate::state::Outcome;
-use crate::upkeep::Next;
+use crate::upkeep::{self, Next};
 use crate::wake;
 
 /// `taskq.wait_for_task(task_id, timeout) -> TABLE (…)`
@@ -65,12 +65,16 @@ fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Opt
     waiter.register(vec![wake::settled_channel(number)]);
     loop {
         waiter.before_look();
-        let (end, exists) = subtransaction::keeping_no_locks(|| {
+        let (end, exists, next) = subtransaction::keeping_no_locks(|| {
             tables::hold();
             let end = look(id, number);
             let exists = end.is_some() || TASK_EXISTS.first(number).is_some();
-            // It may have been settled and removed in between.
-            if exists { (end, true) } else { (look(id, number), false) }
+            match (end, exists) {
+                (None, true) => (None, true, upkeep::owed()),
+                (Some(end), _) => (Some(end), true, Next::default()),
+                // It may have been settled and removed in between.
+                (None, false) => (look(id, number), false, Next::default()),
+            }
         });
         if end.is_some() {
             return Ok(end);
@@ -87,7 +91,7 @@ fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Opt
                 "Commit first, then wait.",
             );
         }
-        if !waiter.sleep(Next::default()) {
+        if !waiter.sleep(next) {
             return Ok(None);
         }
     }

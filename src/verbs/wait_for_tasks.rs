@@ -18,7 +18,7 @@ use crate::pg::subtransaction;
 use crate::pg::table::look as look_at;
 use crate::rights::{self, Doing};
 use crate::store::{numbers, task};
-use crate::upkeep::Next;
+use crate::upkeep::{self, Next};
 use crate::wake;
 
 procedure!(taskq_wait_for_tasks_wrapper, pg_finfo_taskq_wait_for_tasks_wrapper, wait_for_tasks);
@@ -46,15 +46,16 @@ fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
         let (few, _) = left.split_at(left.len().min(MOST_CHANNELS));
         waiter.register(few.iter().map(|(n, _)| wake::settled_channel(*n)).collect());
         waiter.before_look();
-        if num_over(few) == few.len() {
+        let (num_over, next) = look(few);
+        if num_over == few.len() {
             left = &left[few.len()..];
             if left.is_empty() {
                 return over(call, tasks.len() as i32);
             }
             continue;
         }
-        if !waiter.sleep(Next::default()) {
-            return over(call, num_over(&tasks) as i32);
+        if !waiter.sleep(next) {
+            return over(call, look(&tasks).0 as i32);
         }
     }
 }
@@ -62,9 +63,14 @@ fn wait_for_tasks(call: &Call) -> pg_sys::Datum {
 /// Under how many tasks one call is registered at most.
 const MOST_CHANNELS: usize = 16;
 
-fn num_over(tasks: &[(TaskNo, &str)]) -> usize {
+/// How many of the tasks are over; and if not all are, what is due meanwhile.
+fn look(tasks: &[(TaskNo, &str)]) -> (usize, Next) {
     let (numbers, ids): (Vec<TaskNo>, Vec<&str>) = tasks.iter().copied().unzip();
-    subtransaction::keeping_no_locks(|| LOOK_AT_TASKS.first((numbers, ids))).unwrap_or(0) as usize
+    subtransaction::keeping_no_locks(|| {
+        rights::for_no_caller(tables::hold);
+        let num_over = LOOK_AT_TASKS.first((numbers, ids)).unwrap_or(0) as usize;
+        (num_over, if num_over < tasks.len() { upkeep::owed() } else { Next::default() })
+    })
 }
 
 fn waiter(call: &Call) -> Result<Waiter> {

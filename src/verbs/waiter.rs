@@ -15,7 +15,7 @@ use crate::pg::clock::{Time, wall};
 use crate::pg::latch::{self, Channel};
 use crate::pg::throw::notice;
 use crate::pg::wait_event::Sleep;
-use crate::upkeep::{self, Next};
+use crate::upkeep::Next;
 use crate::wake::{self, Registration};
 
 /// How soon a waiter looks again at something that is overdue, or that another process is to do.
@@ -34,8 +34,6 @@ pub(crate) struct Waiter {
     heard: bool,
     pace: Pace,
     quiet: Quiet,
-    /// What is owed a process, of a call that waits for tasks and has slept.
-    owed: Next,
     /// The subtransaction that the call is in, whatever it begins for its looks.
     level: i32,
     /// The actions, of a call that waits for work; and the channels on which it is woken whatever the numbers of these are.
@@ -56,7 +54,6 @@ impl Waiter {
             heard: false,
             pace: Pace::of_session(),
             quiet: Quiet::default(),
-            owed: Next::default(),
             level: latch::nest_level(),
             names: None,
             registered: None,
@@ -80,14 +77,7 @@ impl Waiter {
     ///
     /// A wake-up that is forgotten here counts as one that ended a sleep, and is passed on if this look finds nothing: it may have been
     /// meant for another waiting call (see [`wake::pass_on`]).
-    ///
-    /// A call that waits for tasks, and has slept, asks here what is owed a process, since its look does not. To ask, it may have to
-    /// wait for a lock on a table, and Postgres resets the latch while it does: between the look and the sleep, a wake-up would be
-    /// lost by that.
     pub(crate) fn before_look(&mut self) {
-        if self.names.is_none() && self.slept {
-            self.owed = upkeep::owed();
-        }
         self.woken |= latch::is_set();
         latch::check_client();
         self.woken |= latch::is_set();
@@ -124,7 +114,7 @@ impl Waiter {
     }
 
     /// Sleeps until a wake-up, until something is due, or until it is time to look again; `false` if the time of the call is up.
-    /// What is owed a process is called for. A call that waits for tasks knows of that only after its first sleep, which is short.
+    /// What is owed a process is called for.
     pub(crate) fn sleep(&mut self, next: Next) -> bool {
         let passed_over = wake::end_look();
         if std::mem::take(&mut self.woken) {
@@ -133,7 +123,6 @@ impl Waiter {
         if self.time_is_up() {
             return false;
         }
-        let next = if self.names.is_some() { next } else { Next { due: next.due, ..self.owed } };
         let _starting = background::call_if(next.owed);
         // The process may end, for any reason, before it comes to that.
         let again = next.owed.then(|| Instant::now() + OVERDUE_LOOK.max(next.rest));

@@ -154,11 +154,11 @@ fn next(actions: &[Action], numbers: &[i32], due: &Due, claimed: &Moved) -> Next
     if !claimed.held_back {
         note_passed_over(actions);
     }
+    let shared = Next::after(due, now);
     Next {
         due: ahead.into_iter().chain(rates).chain(outrun).chain(claimed.until).min(),
-        shared: upkeep::next_shared(now),
-        owed: due.any() || due.expired || claimed.held_back,
-        ..Next::default()
+        owed: shared.owed || claimed.held_back,
+        ..shared
     }
 }
 

@@ -72,6 +72,58 @@ fn an_end_on_its_way_counts_for_nothing_once_it_has_gone_on() {
     assert_eq!(waits_for(&mut session, "t").unwrap(), ["z"]);
 }
 
+/// An end after its time does not count, though no call has looked since: whether it came in time does not depend on who slept where.
+#[test]
+fn what_settles_after_its_time_does_not_count() {
+    for (way, counted) in [("signal", 0), ("return", 0), ("in time", 1)] {
+        let db = Db::new();
+        let mut session = db.connect();
+        waiting(&mut session);
+        let held = session.own_one("x");
+        let elsewhen = if way == "in time" { "30 minutes" } else { "2 hours" };
+        session.run(&format!("SELECT set_config('taskq.now', (now() + '{elsewhen}')::text, false)"));
+        // Both ends together would free it.
+        assert!(signal(&mut session, "s"), "{way}: it completes the signal all the same");
+        if way == "return" {
+            session.complete(&held);
+        }
+        assert_eq!(session.state("t"), "blocked", "{way}");
+        assert_eq!(session.broken(), [""; 0], "{way}");
+        session.run("SELECT set_config('taskq.now', (now() + '3 hours')::text, false); SELECT taskq.maintain()");
+        let (grant, results) = own_with_results(&mut session, "work");
+        let told: Vec<&str> =
+            results.as_array().unwrap().iter().map(|r| r["task_id"].as_str().unwrap()).collect();
+        assert_eq!(told.contains(&"s"), counted == 1, "{way}: {told:?}");
+        assert!(!told.contains(&"open"), "{way}: {told:?}");
+        let task = session.task("t").unwrap();
+        assert_eq!((grant.num_tries, task.num_signals), (1, 1 + counted), "{way}");
+    }
+}
+
+/// The counter is in the hands of another transaction: what came in time has left a signal for it, and counts when that is read after
+/// the time; what came too late has left none.
+#[test]
+fn an_end_beside_another_counts_by_its_own_time() {
+    let db = Db::new();
+    let (mut session, mut other) = (db.connect(), db.connect());
+    for (elsewhen, counted) in [("30 minutes", true), ("2 hours", false)] {
+        waiting(&mut session);
+        let held = session.own_one("x");
+        other.run("BEGIN");
+        other.complete(&held);
+        session.run(&format!("SELECT set_config('taskq.now', (now() + '{elsewhen}')::text, false)"));
+        assert!(signal(&mut session, "s"));
+        other.run("ROLLBACK");
+        session.run("SELECT set_config('taskq.now', (now() + '3 hours')::text, false); SELECT taskq.maintain()");
+        let (_, results) = own_with_results(&mut session, "work");
+        let told: Vec<&str> =
+            results.as_array().unwrap().iter().map(|r| r["task_id"].as_str().unwrap()).collect();
+        assert_eq!(told, if counted { vec!["done", "s"] } else { vec!["done"] }, "{elsewhen}");
+        session.run("RESET taskq.now");
+        db.clear();
+    }
+}
+
 #[test]
 fn it_goes_on_in_time_while_a_call_waits() {
     let db = Db::new();

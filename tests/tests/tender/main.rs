@@ -2,6 +2,7 @@
 
 mod after_upkeep;
 mod deadlines;
+mod each;
 mod tender;
 mod wakes;
 
