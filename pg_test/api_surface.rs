@@ -164,7 +164,6 @@ table expiry
 table graph_guard
 table group_tally
 table lease
-table low_mark
 table merge_key
 table parked
 table part_action

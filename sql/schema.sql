@@ -380,21 +380,6 @@ INSERT INTO taskq.seal VALUES ('-infinity', NULL, NULL);
 ALTER TABLE taskq.seal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.seal IS 'up to when what has settled is summed up';
 
--- Where claims of an action and priority begin: nothing before that position can be granted. A backend that knows
--- nothing of the action yet may begin there. Not dumped, since it is about these files.
-CREATE TABLE taskq.low_mark (
-    action_no integer NOT NULL,
-    priority integer NOT NULL,
-    position bigint NOT NULL,
-    last_position bigint NOT NULL,              -- positions had come as far by then
-    run_file bigint NOT NULL,                   -- the files of `run` and of the sequence of positions
-    sequence_file bigint NOT NULL,
-    walked_at timestamptz NOT NULL              -- when a claim has last searched that far from the beginning; good for ten minutes
-);
-CREATE INDEX low_mark_action_idx ON taskq.low_mark (action_no);                   -- those of an action
-ALTER TABLE taskq.low_mark REPLICA IDENTITY FULL;
-COMMENT ON TABLE taskq.low_mark IS 'where claims begin, for sessions that do not know yet';
-
 -- "run_no runs after after_no". As a rule it is kept until one of the two is gone; one that a suspension has made may
 -- go earlier.
 --

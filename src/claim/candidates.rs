@@ -24,12 +24,21 @@ static PEEK: Statement<(i32, &[i32], &[i32], &[i32], &[Position]), (TaskNo, i32,
     );
 
 /// The next `depth` entries of several actions that are in no lanes.
-fn peek(action_nos: &[i32], depth: i32) -> Vec<Candidate> {
-    let ranges = marks::ranges_of_look(action_nos);
+fn peek(of: &[i32], depth: i32) -> Vec<Candidate> {
+    let ranges = marks::ranges_of_look(of);
     let (action_nos, highest, lowest, starts) = ranges.columns();
-    PEEK.map((depth, action_nos, highest, lowest, starts), |(task_no, action_no, priority, position)| {
-        Candidate { task_no, action_no, priority, position, lane: Lane::NONE, group: None, turn: None }
-    })
+    let (found, looked) = PEEK.look((depth, action_nos, highest, lowest, starts));
+    marks::has_walked(of, &ranges, looked.pages, found.len());
+    let candidate = |(task_no, action_no, priority, position)| Candidate {
+        task_no,
+        action_no,
+        priority,
+        position,
+        lane: Lane::NONE,
+        group: None,
+        turn: None,
+    };
+    found.into_iter().map(candidate).collect()
 }
 
 /// The next candidates in the order of all actions together: `wanted` of them at most, but for those in `passed`, where each has its

@@ -53,6 +53,5 @@ pub(super) fn has_cost(action_no: i32, pages: u64, few: usize) {
         let first = firsts.entry((Reverse(priority), lane)).or_insert(position);
         *first = position.min(*first);
     });
-    marks::has_cost(looked.pages);
     known_lanes::remember(action_no, bound, firsts, looked.pages);
 }

@@ -2,8 +2,8 @@
 //!
 //! Entries of tasks in progress stay in the index of claiming, and so do dead ones until vacuum may remove them, which
 //! a snapshot that a session holds for hours prevents. A claim that began at the beginning would pass them all, each
-//! time. So a backend keeps, for some actions and priorities that it has been granted tasks of (or has taken over marks
-//! of), the position before which there is nothing to be granted: not now, and never again. An abort leaves nothing wrong.
+//! time. So a backend keeps, for some actions and priorities, the position before which there is nothing to be granted: not
+//! now, and never again. An abort leaves nothing wrong.
 //!
 //! **No entry is missed.** Up to the bound of a look (see [`decided`](crate::store::decided)) it sees each entry, as
 //! grantable or not. One that it sees as granted or set aside was made so by a transaction that has committed, and such an
@@ -18,9 +18,9 @@
 //! others have decided is good for itself alone, until the next end of a (sub)transaction by which something may be undone.
 //! Without that, a loop of calls in one transaction would pass all that it has done before, in each.
 //!
-//! **Marks are found out anew** after a while ([`decided`](crate::store::decided) says why), bit by bit ([`recheck`]): a mark
-//! stays where it is as long as nothing is found before it, and as a rule no call scans all the way for that. A backend that has no
-//! marks of an action takes over what others have written down of theirs ([`shared`]).
+//! **Which priorities have marks.** Those that this backend is granted tasks of; and those of which the index has entries, dead ones
+//! too, once a claim has walked far ([`has_walked`]). Without the second a call that is granted nothing would walk over the same
+//! dead entries each time: one that sleeps keeps them there itself, by its snapshot.
 //!
 //! Where marks cannot move, a call still scans once only: its claim and what comes after it begin at the first entry
 //! that its look has seen ([`ranges_of_look`]). What is committed meanwhile with an earlier position is for the call
@@ -31,22 +31,26 @@
 mod kept;
 mod mark;
 mod ranges;
-mod recheck;
-mod shared;
 
 use super::Grant;
 use crate::ends::at_end;
+use crate::memory::cost;
 use crate::memory::{self, Event};
 use crate::number::{Lane, Position};
-use crate::pg::{clock, session};
-use crate::store::decided::Standing;
-use kept::MARKS;
+use crate::pg::session;
+use crate::pg::table::look;
+use crate::store::run;
+use crate::wake::lately;
+use kept::{MARKS, MOST_ACTIONS, MOST_PRIORITIES};
 
 pub(crate) use kept::{Known, Seen};
 pub(crate) use ranges::Ranges;
 pub(super) use ranges::Stretch;
-pub(crate) use shared::known;
-pub(super) use shared::share;
+
+/// The marks of these actions, to be looked after.
+pub(crate) fn known(action_nos: &[i32]) -> Known {
+    MARKS.with(|marks| marks.known(action_nos))
+}
 
 /// Where entries of these actions were when this call looked: for what follows the look in the same call. What that
 /// look did not include is walked from its mark.
@@ -58,7 +62,7 @@ pub(crate) fn ranges_of_look(action_nos: &[i32]) -> Ranges {
 pub(crate) fn advance(known: &Known, seen: &Seen) {
     MARKS.with(|marks| {
         marks.decided_to = Position::BEGINNING;
-        if marks.note(known, seen) != Standing::Holds {
+        if !marks.note(known, seen) {
             memory::happened(Event::PositionsInDoubt);
             // Nothing is concluded from this look, but from the next one perhaps what this one has read.
             marks.decided.bound(&seen.look, session::has_transaction_id());
@@ -71,7 +75,6 @@ pub(crate) fn advance(known: &Known, seen: &Seen) {
             marks.decided_to = bound;
             marks.advance(known, seen, bound);
         }
-        marks.recheck(known, seen);
     });
 }
 
@@ -90,9 +93,19 @@ pub(super) fn decided() -> Position {
     MARKS.with(|marks| marks.decided_to)
 }
 
-/// What was concluded from the bound of this call's look has cost so many pages.
-pub(super) fn has_cost(pages: u64) {
-    MARKS.with(|marks| marks.decided.has_cost(clock::wall(), pages));
+/// How many pages it takes at most to find out that a stretch has nothing.
+const PAGES_OF_A_STRETCH: usize = 8;
+
+/// A claim of these actions has read so many pages, where `few` would have been cheap, besides those of its stretches. If it has
+/// walked over much that is not to be had, the next call looks, so that marks move, and the priorities that there are have marks.
+pub(super) fn has_walked(action_nos: &[i32], ranges: &Ranges, pages: u64, few: usize) {
+    if cost::lasts(pages, few + PAGES_OF_A_STRETCH * ranges.starts.len()).is_none() {
+        return;
+    }
+    lately::look_soon();
+    let action_nos = &action_nos[..action_nos.len().min(MOST_ACTIONS)];
+    let found = look(|look| run::priorities(look, action_nos, MOST_PRIORITIES));
+    MARKS.with(|marks| found.iter().for_each(|(action_no, priority)| marks.find(*action_no, *priority)));
 }
 
 /// Remembers the priorities of tasks that were granted from no lane.

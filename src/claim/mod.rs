@@ -42,7 +42,7 @@ use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::store::lease;
-use crate::wake::{self, lately};
+use crate::wake;
 use call::Call;
 use under_way::Claim;
 
@@ -63,9 +63,6 @@ pub(crate) struct Moved {
 
 /// For how long a claim tries again where others are faster each time.
 const MOST_OUTRUN: Duration = Duration::from_millis(50);
-
-/// A claim that reads more pages than this, beyond those that each grant takes, has walked over much that is not to be had.
-const FEW_PAGES: u64 = 64;
 
 /// Grants up to as many as there is room for, beyond those in `grants`.
 pub(crate) fn claim(request: &Request, actions: &[Action], now: Time, grants: &mut Vec<Grant>) -> Moved {
@@ -94,9 +91,6 @@ pub(crate) fn claim(request: &Request, actions: &[Action], now: Time, grants: &m
         let granted: Vec<(Time, TaskNo)> = grants[first..].iter().map(|g| (g.deadline, g.task_no)).collect();
         lease::record(&granted, claim.call.base);
         marks::learn(&grants[first..]);
-        if grants.len() > first {
-            marks::share(&open.iter().map(|a| a.action_no).collect::<Vec<_>>());
-        }
         merge::end();
     }
     let asked = &claim.call.asked;
@@ -127,9 +121,7 @@ fn unlimited(claim: &mut Claim, action_nos: &[i32], grants: &mut Vec<Grant>) -> 
         depth = room.max(depth).saturating_mul(2);
         let taken = take::in_order(&claim.call, &mut ranges, room, depth);
         more = taken.more;
-        if taken.pages > FEW_PAGES.saturating_add(4 * taken.grants.len() as u64) {
-            lately::look_soon();
-        }
+        marks::has_walked(action_nos, &ranges, taken.pages, 4 * taken.grants.len());
         if !taken.grants.is_empty() {
             in_vain = None;
         } else if in_vain.get_or_insert_with(Instant::now).elapsed() > MOST_OUTRUN {

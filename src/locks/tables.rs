@@ -19,7 +19,6 @@ static HOLD: Statement<()> = Statement::new(
       UNION ALL SELECT FROM taskq.schedule WHERE false
       UNION ALL SELECT FROM taskq.slot WHERE false
       UNION ALL SELECT FROM taskq.bucket WHERE false
-      UNION ALL SELECT FROM taskq.low_mark WHERE false
       UNION ALL SELECT FROM taskq.expiry WHERE false
       UNION ALL SELECT FROM taskq.task_group WHERE false",
 );

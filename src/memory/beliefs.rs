@@ -60,7 +60,7 @@ beliefs! {
     Lease: Rule::new("taskq.lease");
 
     /// Before which position of an action and priority there is nothing to be had (`claim::marks`). A proof, not a guess: it goes by
-    /// what is decided, is found out anew bit by bit, and ends itself where positions are others.
+    /// what is decided, and ends itself where positions are others.
     Marks: Rule { lasts: Lasts::Exact, ..Rule::new("marks of claims") };
 
     /// Before which position an action's lanes have nothing, but for some (`store::known_lanes`). Goes by the bounds of the marks.

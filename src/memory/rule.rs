@@ -22,7 +22,7 @@ pub(crate) enum Lasts {
 pub(crate) enum Event {
     /// The queue's clock shows an earlier time than before.
     ClockBack,
-    /// Positions may not be what they were: the tables or the sequence are others, or all that was concluded from them has aged.
+    /// Positions may not be what they were: the tables or the sequence are others, or the sequence was set back.
     PositionsInDoubt,
     /// A call looks again after a sleep. The wake-up may be ahead of the message of the change that it is for.
     LookAgain,

@@ -14,10 +14,10 @@ use std::hash::Hash;
 
 use crate::memory::{Now, Remembers, Rule, Shown};
 use crate::number::Position;
-use crate::store::decided::{Decided, Look, Standing};
+use crate::store::decided::{Decided, Look};
 
 /// Of how many ranges a mark is kept at most.
-const MOST: usize = 1_024;
+const MOST_RANGES: usize = 1_024;
 
 /// Where the walks along some ranges of an index begin.
 #[derive(Debug)]
@@ -47,24 +47,22 @@ impl<Range: Eq + Hash> Behind<Range> {
     }
 
     /// Moves marks up. `firsts` are the first positions, from the marks on, at which the look has seen something in its
-    /// snapshot, locked or not; it has read so many pages. `had_id`: its transaction had an id before it looked.
+    /// snapshot, locked or not. `had_id`: its transaction had an id before it looked.
     pub(crate) fn advance(
         &mut self,
         firsts: impl ExactSizeIterator<Item = (Range, Option<Position>)>,
         look: &Look,
-        pages: u64,
         had_id: bool,
     ) {
-        if self.decided.standing(look) != Standing::Holds {
+        if !self.decided.still_holds(look) {
             self.starts.clear();
             return;
         }
-        self.decided.has_cost(look.at, pages);
         let Some(bound) = self.decided.bound(look, had_id) else { return };
-        if self.starts.len() + firsts.len() > MOST {
+        if self.starts.len() + firsts.len() > MOST_RANGES {
             self.starts.clear();
         }
-        for (range, first) in firsts.take(MOST) {
+        for (range, first) in firsts.take(MOST_RANGES) {
             let start = self.starts.entry(range).or_default();
             *start = (*start).max(first.map_or(bound.next(), |first| first.min(bound.next())));
         }

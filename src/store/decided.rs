@@ -15,18 +15,15 @@
 //! behind. Bounds are not found there, so that none outlives the promotion.
 //!
 //! **Positions that are not what they were.** After TRUNCATE the rows are in another file, after RESTART the sequence
-//! is. Two things leave no trace: `setval` to an earlier position, if the sequence is beyond the bound again by the
-//! next look, and old rows copied in below the bound. Neither belongs into a live queue; it is made up for all the
-//! same: after ten seconds what was concluded is found out anew, at once or bit by bit. Where that takes long, because much has
-//! to be scanned, the time grows with it.
-
-use std::time::Duration;
+//! is, and a sequence that was set back stands before a position that was read. Then nothing is known any more. Two
+//! things leave no trace: `setval` to an earlier position, if the sequence is beyond the latest look again by the next
+//! one, and old rows copied in below the bound. Neither belongs into a live queue: sessions that have claimed pass over
+//! such rows until they connect anew.
 
 use pgrx::pg_sys::Oid;
 
 use crate::memory::Shown;
 use crate::number::Position;
-use crate::pg::clock::Wall;
 use crate::pg::session;
 
 /// What a look with one snapshot has read.
@@ -38,24 +35,6 @@ pub(crate) struct Look {
     pub(crate) files: (Oid, Oid),
     /// All transactions before this one had ended when the snapshot was taken.
     pub(crate) xmin: u64,
-    /// When, by the server's clock.
-    pub(crate) at: Wall,
-}
-
-/// How long after a beginning, at the earliest, all that was concluded is found out anew.
-const LIFETIME: Duration = Duration::from_secs(10);
-
-/// How much longer for each page that was read to come to them: some hundred times as long as it takes.
-const PER_PAGE: Duration = Duration::from_millis(1);
-
-/// Whether what was concluded before a look still holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    Holds,
-    /// As far as is known; but it is to be found out anew, and nothing is to be concluded from this look.
-    Aged,
-    /// Positions are not what they were: the caller forgets what it has concluded, and concludes nothing from this look.
-    Void,
 }
 
 /// What this backend knows of the positions.
@@ -69,8 +48,6 @@ pub(crate) struct Decided {
     bound_from: u64,
     /// A position that will be the bound, and from which xmin on.
     pending: Option<(Position, u64)>,
-    /// When all is to be found out anew.
-    until: Wall,
 }
 
 impl Default for Decided {
@@ -81,7 +58,6 @@ impl Default for Decided {
             bound: Position::BEGINNING,
             bound_from: 0,
             pending: None,
-            until: Wall::INFINITY,
         }
     }
 }
@@ -90,45 +66,18 @@ impl Decided {
     /// What was concluded of so many ranges, for `taskq._session()`.
     pub(crate) fn shown(&self, entries: usize) -> Shown {
         let is_known = self.bound > Position::BEGINNING;
-        let until = (entries > 0 && self.until < Wall::INFINITY).then_some(self.until);
-        Shown { entries, until, version: is_known.then_some(self.bound.0) }
+        Shown { entries, version: is_known.then_some(self.bound.0), ..Shown::default() }
     }
 
-    /// Whether what was concluded before this look still holds. If not the bound is forgotten.
-    pub(crate) fn standing(&mut self, look: &Look) -> Standing {
-        let same = look.files == self.files && look.last_position >= self.reached;
-        if same && look.at < self.until {
-            self.reached = look.last_position;
-            return Standing::Holds;
+    /// Whether what was concluded before this look still holds. If not, positions are not what they were: the bound is
+    /// forgotten, and the caller forgets what it has concluded, and concludes nothing from this look.
+    pub(crate) fn still_holds(&mut self, look: &Look) -> bool {
+        let holds = look.files == self.files && look.last_position >= self.reached;
+        if !holds {
+            *self = Decided { files: look.files, ..Decided::default() };
         }
-        self.begin(look);
-        if same { Standing::Aged } else { Standing::Void }
-    }
-
-    /// Nothing is known but how far positions have come, and in which files.
-    fn begin(&mut self, look: &Look) {
-        let (files, reached, until) = (look.files, look.last_position, look.at + LIFETIME);
-        *self = Decided { files, reached, until, ..Decided::default() };
-    }
-
-    /// Whether what others have concluded, in the files of this look, can be taken over.
-    pub(crate) fn may_take_over(&mut self, look: &Look) -> bool {
-        if self.files.0 == Oid::INVALID {
-            self.begin(look);
-        }
-        self.files == look.files && look.last_position >= self.reached
-    }
-
-    /// What was concluded is found out anew bit by bit, from `began` to `at`: from then on it is good for
-    /// nine times as long, and ten seconds more.
-    pub(crate) fn found_anew(&mut self, began: Wall, at: Wall) {
-        self.until = at + LIFETIME + 9 * began.until(at);
-    }
-
-    /// What was concluded at this time has cost so many pages: it is good for longer.
-    pub(crate) fn has_cost(&mut self, at: Wall, pages: u64) {
-        let pages = u32::try_from(pages).unwrap_or(u32::MAX);
-        self.until = self.until.max(at + PER_PAGE.saturating_mul(pages));
+        self.reached = look.last_position;
+        holds
     }
 
     /// Takes note of a look, and tells up to which position all is decided in its snapshot, if that is known.

@@ -26,7 +26,6 @@ pub(crate) mod lease;
 pub(crate) mod live;
 pub(crate) mod live_row;
 pub(crate) mod low_ends;
-pub(crate) mod low_mark;
 pub(crate) mod merge_key;
 pub(crate) mod notify;
 pub(crate) mod numbers;

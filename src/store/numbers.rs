@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use crate::number::TaskNo;
-use crate::pg::clock;
 use crate::pg::statement::Statement;
 use crate::pg::table::{self, Look};
 use crate::store::positions::{file_of_positions, last_position};
@@ -15,7 +14,6 @@ pub(crate) fn look(look: &Look) -> decided::Look {
         last_position: last_position(),
         files: (table::file_of(&run::TABLE), file_of_positions()),
         xmin: look.xmin(),
-        at: clock::wall(),
     }
 }
 

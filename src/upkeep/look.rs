@@ -39,7 +39,7 @@ impl Due {
 pub(crate) fn look(action_nos: &[i32], now: Time) -> Due {
     let known = marks::known(action_nos);
     let starts = low_ends::starts(action_nos);
-    let (found, schedule, seen) = table::look(|look| {
+    let (found, schedule, seen, pages) = table::look(|look| {
         let found = Found {
             lease: lease::first_due(look, starts.lease, now),
             scheduled: scheduled::first_due(
@@ -53,24 +53,12 @@ pub(crate) fn look(action_nos: &[i32], now: Time) -> Due {
         };
         let schedule = schedule::any_due(look, now);
         let firsts = run::first_grantable(look, known.each());
-        let part = known
-            .part
-            .map(|p| run::first_grantable_within(look, (p.action_no, p.priority), (p.from, p.to), p.most));
         // The last position is read after the snapshot was taken: see `store::decided`.
-        (
-            found,
-            schedule,
-            Seen {
-                firsts,
-                part,
-                look: numbers::look(look),
-                xmin_of_others: look.xmin_of_others(),
-                pages: look.pages(),
-            },
-        )
+        let seen = Seen { firsts, look: numbers::look(look), xmin_of_others: look.xmin_of_others() };
+        (found, schedule, seen, look.pages())
     });
     let few = 8 * (action_nos.len() + seen.firsts.len());
-    low_ends::remember(action_nos, &starts, &found, now, (seen.pages, few));
+    low_ends::remember(action_nos, &starts, &found, now, (pages, few));
     marks::advance(&known, &seen);
     let due = Due {
         lease: found.lease.is_some(),

@@ -1,18 +1,15 @@
 //! The marks that this backend keeps, and what one look does to them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use super::mark::{ByAction, Mark, Own};
 use super::ranges::Ranges;
-use super::recheck::{Part, Recheck};
 use crate::memory::{Belief, Memory, Now, Remembers, Rule, Shown};
 use crate::number::Position;
-use crate::pg::clock::Wall;
-use crate::store::decided::{Decided, Look, Standing};
-use crate::store::run;
+use crate::store::decided::{Decided, Look};
 
 /// How many priorities of an action have marks at most; of more, those that tasks were granted of last.
-const MOST_PRIORITIES: usize = 8;
+pub(super) const MOST_PRIORITIES: usize = 8;
 
 /// Of how many actions marks are kept at most, and looked after in one call.
 pub(super) const MOST_ACTIONS: usize = 256;
@@ -26,8 +23,6 @@ pub(crate) struct Known {
     pub(super) priorities: Vec<i32>,
     /// The position of each mark: nothing is to be had before it.
     pub(super) starts: Vec<Position>,
-    /// What else is to be walked, so that the marks may stay.
-    pub(crate) part: Option<Part>,
 }
 
 /// What one look, with one snapshot, has seen.
@@ -36,12 +31,8 @@ pub(crate) struct Seen {
     pub(crate) firsts: Vec<Option<Position>>,
     /// What the bound of the look follows from.
     pub(crate) look: Look,
-    /// What the walk through that part has come to.
-    pub(crate) part: Option<run::Walked>,
     /// All transactions before this one had ended, but for that which looks.
     pub(crate) xmin_of_others: u64,
-    /// How many pages it has read.
-    pub(crate) pages: u64,
 }
 
 /// What this backend knows of where claims begin.
@@ -53,13 +44,9 @@ pub(super) struct Marks {
     pub(super) decided_to: Position,
     /// By action and priority.
     pub(super) marks: ByAction,
-    /// They are walked to anew.
-    pub(super) recheck: Option<Recheck>,
-    /// When it was looked whether others have marks of an action, see [`shared`].
-    pub(super) asked: HashMap<i32, Wall>,
     /// How many looks there were so far.
     pub(super) looks: u64,
-    /// How many grants there were so far, and marks taken over.
+    /// How many grants there were so far.
     pub(super) grants: u64,
 }
 
@@ -104,7 +91,7 @@ impl Marks {
         ranges
     }
 
-    /// The marks of the first [`MOST_ACTIONS`] of these actions, and the part that is to be walked anew.
+    /// The marks of the first [`MOST_ACTIONS`] of these actions.
     pub(super) fn known(&self, action_nos: &[i32]) -> Known {
         let mut known = Known::default();
         for action_no in action_nos.iter().take(MOST_ACTIONS) {
@@ -114,7 +101,6 @@ impl Marks {
                 known.starts.push(mark.begins());
             }
         }
-        known.part = self.recheck.as_ref().and_then(Recheck::part);
         known
     }
 
@@ -124,38 +110,25 @@ impl Marks {
         self.ranges(action_nos, |mark| mark.begins().max(seen(mark)))
     }
 
-    /// Remembers what the look has seen. Where what is known has aged, it is found out anew from now on; where positions are not
-    /// what they were, nothing is known.
-    pub(super) fn note(&mut self, known: &Known, seen: &Seen) -> Standing {
+    /// Remembers what the look has seen. Where positions are not what they were, nothing is known, and this is false.
+    pub(super) fn note(&mut self, known: &Known, seen: &Seen) -> bool {
         self.looks += 1;
-        let standing = self.decided.standing(&seen.look);
-        match standing {
-            Standing::Holds => {
-                self.decided.has_cost(seen.look.at, seen.pages);
-                let nothing_before = seen.look.last_position.next();
-                let look = self.looks;
-                self.each(known, seen, |mark, first| mark.seen = (first.unwrap_or(nothing_before), look));
-            }
-            Standing::Aged => {
-                self.recheck.get_or_insert_with(|| Recheck::new(&self.marks, seen.look.at));
-            }
-            Standing::Void => {
-                self.recheck = None;
-                self.asked.clear();
-                // The priorities are kept: a backend that is granted nothing more would walk all the way each time.
-                self.marks.values_mut().flat_map(BTreeMap::values_mut).for_each(Mark::forget);
-            }
+        let holds = self.decided.still_holds(&seen.look);
+        if holds {
+            let nothing_before = seen.look.last_position.next();
+            let look = self.looks;
+            self.each(known, seen, |mark, first| mark.seen = (first.unwrap_or(nothing_before), look));
+        } else {
+            // The priorities are kept: a backend that is granted nothing more would walk all the way each time.
+            self.marks.values_mut().flat_map(BTreeMap::values_mut).for_each(Mark::forget);
         }
-        standing
+        holds
     }
 
     /// Moves marks up to what the look has seen first, and no further than behind the bound.
     pub(super) fn advance(&mut self, known: &Known, seen: &Seen, bound: Position) {
-        let (behind, at) = (bound.next(), seen.look.at);
+        let behind = bound.next();
         self.each(known, seen, |mark, first| {
-            if mark.start == Position::BEGINNING {
-                mark.walked_at = at;
-            }
             mark.start = mark.start.max(first.map_or(behind, |first| first.min(behind)));
         });
     }
@@ -167,18 +140,6 @@ impl Marks {
             let start = mark.begins().max(first.map_or(behind, |first| first.min(behind)));
             mark.own = Some(Own { start, ends });
         });
-    }
-
-    /// Goes on with walking to the marks anew, with what a look has found in its part.
-    pub(super) fn recheck(&mut self, known: &Known, seen: &Seen) {
-        let Some(recheck) = &mut self.recheck else { return };
-        if let (Some(part), Some(walked)) = (known.part, seen.part) {
-            recheck.go_on(&mut self.marks, part, walked);
-        }
-        if let Some(began) = recheck.is_done() {
-            self.decided.found_anew(began, seen.look.at);
-            self.recheck = None;
-        }
     }
 
     /// Each mark that was asked for, with the first position that was seen.
@@ -196,18 +157,33 @@ impl Marks {
         }
     }
 
-    /// A task of this action and priority was granted, or a mark of theirs is taken over: they have one from now on. Where there are
-    /// too many, others lose theirs.
+    /// A task of this action and priority was granted: they have a mark from now on. Where there are too many, others lose theirs.
     pub(super) fn learn(&mut self, action_no: i32, priority: i32) {
         self.grants += 1;
-        if !self.marks.contains_key(&action_no) && self.marks.len() >= MOST_ACTIONS {
-            self.marks.clear();
-        }
-        let marks = self.marks.entry(action_no).or_default();
+        let marks = self.of(action_no);
         if !marks.contains_key(&priority) && marks.len() >= MOST_PRIORITIES {
             let oldest = marks.iter().min_by_key(|(_, mark)| mark.last_grant).map(|(priority, _)| *priority);
             marks.remove(&oldest.unwrap_or(priority));
         }
-        marks.entry(priority).or_default().last_grant = self.grants;
+        let grants = self.grants;
+        self.of(action_no).entry(priority).or_default().last_grant = grants;
+    }
+
+    /// There are entries of this action and priority: they have a mark from now on, if there is room for it.
+    pub(super) fn find(&mut self, action_no: i32, priority: i32) {
+        if self.marks.len() < MOST_ACTIONS || self.marks.contains_key(&action_no) {
+            let marks = self.of(action_no);
+            if marks.len() < MOST_PRIORITIES {
+                marks.entry(priority).or_default();
+            }
+        }
+    }
+
+    /// The marks of an action. Where there are too many actions, the others lose theirs.
+    fn of(&mut self, action_no: i32) -> &mut BTreeMap<i32, Mark> {
+        if !self.marks.contains_key(&action_no) && self.marks.len() >= MOST_ACTIONS {
+            self.marks.clear();
+        }
+        self.marks.entry(action_no).or_default()
     }
 }

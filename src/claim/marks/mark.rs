@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::ends::at_end;
 use crate::number::Position;
-use crate::pg::clock::Wall;
 
 /// Marks by action and priority.
 pub(super) type ByAction = HashMap<i32, BTreeMap<i32, Mark>>;
@@ -20,10 +19,6 @@ pub(super) struct Mark {
     pub(super) seen: (Position, u64),
     /// When the last grant of this priority was, in grants.
     pub(super) last_grant: u64,
-    /// When it was walked to from the beginning, by this backend or by the one whose mark it took over.
-    pub(super) walked_at: Wall,
-    /// As far as it is shared with others.
-    pub(super) shared: Position,
 }
 
 /// Nothing is to be had by this transaction before this position, as long as it has undone nothing.
@@ -37,14 +32,7 @@ pub(super) struct Own {
 
 impl Default for Mark {
     fn default() -> Self {
-        Mark {
-            start: Position::BEGINNING,
-            own: None,
-            seen: (Position::BEGINNING, 0),
-            last_grant: 0,
-            walked_at: Wall::BEGINNING,
-            shared: Position::BEGINNING,
-        }
+        Mark { start: Position::BEGINNING, own: None, seen: (Position::BEGINNING, 0), last_grant: 0 }
     }
 }
 
@@ -58,13 +46,5 @@ impl Mark {
     /// Nothing is known of it any more but when tasks were granted.
     pub(super) fn forget(&mut self) {
         *self = Mark { last_grant: self.last_grant, ..Mark::default() };
-    }
-
-    /// There is something at this position after all.
-    pub(super) fn go_back_to(&mut self, position: Position) {
-        if position < self.begins() {
-            (self.own, self.seen) = (None, Mark::default().seen);
-        }
-        self.start = self.start.min(position);
     }
 }

@@ -5,11 +5,8 @@ use pgrx::pg_sys::Oid;
 use super::kept::*;
 
 use super::ranges::Ranges;
-use super::recheck::Part;
 use crate::number::Position;
-use crate::pg::clock::Wall;
-use crate::store::decided::{Look, Standing};
-use crate::store::run::Walked;
+use crate::store::decided::Look;
 
 /// What a look sees of the marks of action 1: the first grantable position of each priority.
 fn look(marks: &mut Marks, firsts: &[(i32, Option<i64>)], last_position: i64, xmin: u64, next: u64) {
@@ -17,7 +14,7 @@ fn look(marks: &mut Marks, firsts: &[(i32, Option<i64>)], last_position: i64, xm
         marks,
         &[1],
         firsts,
-        Look { last_position: Position(last_position), files: files(7, 8), xmin, at: Wall(0) },
+        Look { last_position: Position(last_position), files: files(7, 8), xmin },
         next,
     );
 }
@@ -26,8 +23,8 @@ fn look_at(marks: &mut Marks, actions: &[i32], firsts: &[(i32, Option<i64>)], lo
     let known = marks.known(actions);
     let firsts =
         known.priorities.iter().map(|p| firsts.iter().find(|(q, _)| q == p).and_then(|f| f.1).map(Position));
-    let seen = Seen { firsts: firsts.collect(), look, part: None, xmin_of_others: look.xmin, pages: 1 };
-    if marks.note(&known, &seen) == Standing::Holds
+    let seen = Seen { firsts: firsts.collect(), look, xmin_of_others: look.xmin };
+    if marks.note(&known, &seen)
         && let Some(bound) = marks.decided.bound_before(&look, next)
     {
         marks.advance(&known, &seen, bound);
@@ -124,12 +121,7 @@ fn a_mark_never_goes_back() {
 fn what_a_look_did_not_include_is_walked_from_its_mark() {
     let mut marks = fresh();
     marks.learn(2, 0);
-    let at = |last_position, xmin| Look {
-        last_position: Position(last_position),
-        files: files(7, 8),
-        xmin,
-        at: Wall(0),
-    };
+    let at = |last_position, xmin| Look { last_position: Position(last_position), files: files(7, 8), xmin };
     // 40 is open; what comes behind it is only known to have been seen.
     look_at(&mut marks, &[1, 2], &[(0, Some(90))], at(100, 40), 50);
     look_at(&mut marks, &[2], &[(0, Some(95))], at(110, 40), 55);
@@ -139,7 +131,7 @@ fn what_a_look_did_not_include_is_walked_from_its_mark() {
 
 #[test]
 fn marks_are_forgotten_when_positions_are_not_what_they_were() {
-    let same = Look { last_position: Position(100), files: files(7, 8), xmin: 60, at: Wall(0) };
+    let same = Look { last_position: Position(100), files: files(7, 8), xmin: 60 };
     for (what, look) in [
         ("TRUNCATE of the rows", Look { last_position: Position(200), files: files(6, 8), ..same }),
         ("RESTART of the sequence", Look { last_position: Position(200), files: files(7, 9), ..same }),
@@ -156,76 +148,6 @@ fn marks_are_forgotten_when_positions_are_not_what_they_were() {
         look_at(&mut marks, &[1], &[(0, Some(3))], look, 60);
         assert_eq!(start(&marks, 0), 3, "after {what}");
     }
-}
-
-#[test]
-fn what_was_found_out_at_great_cost_is_kept_for_longer() {
-    let mut marks = fresh();
-    look(&mut marks, &[(0, None)], 100, 50, 50);
-    let known = marks.known(&[1]);
-    let at = |seconds: i64| Look {
-        last_position: Position(100),
-        files: files(7, 8),
-        xmin: 50,
-        at: Wall(seconds * 1_000_000),
-    };
-    let seen = |seconds, pages| {
-        let look = at(seconds);
-        Seen { firsts: vec![None], look, part: None, xmin_of_others: look.xmin, pages }
-    };
-    assert_eq!(marks.note(&known, &seen(5, 60_000)), Standing::Holds, "one minute for 60,000 pages");
-    assert_eq!(marks.note(&known, &seen(64, 3)), Standing::Holds);
-    assert_eq!(marks.note(&known, &seen(65, 3)), Standing::Aged);
-    assert_eq!(marks.note(&known, &seen(66, 3)), Standing::Holds);
-}
-
-/// A mark at 101, and a look after ten seconds.
-fn aged() -> (Marks, Look) {
-    let mut marks = fresh();
-    look(&mut marks, &[(0, None)], 100, 50, 50);
-    look(&mut marks, &[(0, None)], 100, 51, 51);
-    let late = Look { last_position: Position(200), files: files(7, 8), xmin: 60, at: Wall(10_000_000) };
-    look_at(&mut marks, &[1], &[(0, None)], late, 60);
-    (marks, late)
-}
-
-/// The next look walks the part that is next, and finds this there.
-fn walk_on(marks: &mut Marks, look: Look, found: Walked) -> Part {
-    let known = marks.known(&[1]);
-    let part = known.part.expect("a part is to be walked");
-    let seen = Seen { firsts: vec![None], look, part: Some(found), xmin_of_others: look.xmin, pages: 1 };
-    marks.recheck(&known, &seen);
-    part
-}
-
-#[test]
-fn after_a_while_marks_are_found_out_anew_bit_by_bit() {
-    let (mut marks, late) = aged();
-    assert_eq!(start(&marks, 0), 101, "it stays where it is meanwhile");
-    let first = walk_on(&mut marks, late, Walked::TooMuch);
-    assert_eq!((first.from, first.to), (Position(0), Position(1_023)));
-    let less = walk_on(&mut marks, late, Walked::TooMuch);
-    assert_eq!((less.from, less.to), (Position(0), Position(255)));
-    let bit = walk_on(&mut marks, late, Walked::Nothing(63));
-    assert_eq!((bit.from, bit.to), (Position(0), Position(63)));
-    let last = walk_on(&mut marks, late, Walked::Nothing(63));
-    assert_eq!((last.from, last.to), (Position(64), Position(319)), "more of what is cheap");
-    assert_eq!((start(&marks, 0), marks.known(&[1]).part), (101, None), "it holds");
-}
-
-#[test]
-fn a_mark_goes_back_to_what_is_found_before_it() {
-    let (mut marks, late) = aged();
-    walk_on(&mut marks, late, Walked::Found(Position(7)));
-    assert_eq!((start(&marks, 0), marks.known(&[1]).part), (7, None));
-    assert_eq!(numbers(&marks.ranges_of_look(&[1])), [0, 7, 0]);
-}
-
-#[test]
-fn one_position_is_walked_however_much_there_is() {
-    let (mut marks, late) = aged();
-    let parts: Vec<u64> = (0..7).map(|_| walk_on(&mut marks, late, Walked::TooMuch).most).collect();
-    assert_eq!(parts, [1_024, 1_024, 1_024, 1_024, 1_024, u64::MAX, u64::MAX]);
 }
 
 #[test]
@@ -261,4 +183,16 @@ fn of_many_priorities_the_last_granted_have_marks() {
     }
     let priorities: Vec<i32> = marks.marks[&1].keys().copied().collect();
     assert_eq!(priorities, [93, 94, 95, 96, 97, 98, 99, 1_000]);
+}
+
+#[test]
+fn what_is_found_has_a_mark_where_there_is_room() {
+    let mut marks = Marks::default();
+    marks.learn(1, 100);
+    for priority in 0..100 {
+        marks.find(1, priority);
+        marks.find(1, 100);
+    }
+    let priorities: Vec<i32> = marks.marks[&1].keys().copied().collect();
+    assert_eq!(priorities, [0, 1, 2, 3, 4, 5, 6, 100], "none that tasks were granted of gives way");
 }

@@ -113,8 +113,8 @@ pub(crate) struct Scan<'l> {
     /// Null before the first look.
     scan: pg_sys::IndexScanDesc,
     keys: usize,
-    /// So many entries of the index, of rows that are there or dead, it still comes upon at most.
-    left: u64,
+    /// It finds what is dead as well.
+    dead_too: bool,
     /// For the row that was found last. Null until needed.
     slot: *mut pg_sys::TupleTableSlot,
     /// For a newer version of it. Null until needed.
@@ -165,7 +165,7 @@ impl Look {
                 empty: false,
                 scan: std::ptr::null_mut(),
                 keys: 0,
-                left: u64::MAX,
+                dead_too: false,
                 slot: std::ptr::null_mut(),
                 newer: Default::default(),
                 changed: Default::default(),
@@ -216,13 +216,22 @@ impl Scan<'_> {
         self.pages > page
     }
 
+    /// Has it find a row for each entry of the index, in whatever version: dead ones too, and what is not committed. What the
+    /// index has of them is all that they are good for. To be called before it begins.
+    pub(crate) fn dead_too(&mut self) {
+        assert!(self.scan.is_null(), "a scan keeps the snapshot that it began with");
+        self.dead_too = true;
+    }
+
     /// Begins, or begins anew, at the first row with these keys.
     pub(crate) fn start(&mut self, keys: &[Key]) {
         self.level.check();
         if !self.has_index() {
             return;
         }
-        // SAFETY: index and table are open, the snapshot is registered. A scan takes as many keys as it was begun with.
+        let snapshot = if self.dead_too { &raw mut pg_sys::SnapshotAnyData } else { self.look.snapshot() };
+        // SAFETY: index and table are open, the snapshot is registered, or the server's own that shows every version of a
+        // row. A scan takes as many keys as it was begun with.
         unsafe {
             let mut conditions: Vec<pg_sys::ScanKeyData> =
                 keys.iter().map(|key| key.on(self.index)).collect();
@@ -230,19 +239,8 @@ impl Scan<'_> {
                 steps::end_scan(std::mem::replace(&mut self.scan, std::ptr::null_mut()));
             }
             self.keys = keys.len();
-            self.scan =
-                steps::start(self.scan, self.table, self.index, self.look.snapshot(), &mut conditions);
+            self.scan = steps::start(self.scan, self.table, self.index, snapshot, &mut conditions);
         }
-    }
-
-    /// From here on it comes upon so many entries of the index at most, of rows that are there or dead.
-    pub(crate) fn at_most(&mut self, entries: u64) {
-        self.left = entries;
-    }
-
-    /// How many of these it may still come upon.
-    pub(crate) fn left(&self) -> u64 {
-        self.left
     }
 
     /// The next row.
@@ -253,8 +251,7 @@ impl Scan<'_> {
         }
         let look = self.look;
         // SAFETY: the scan was begun, in this subtransaction; the slot is one of its table's.
-        let found =
-            look.counted(|| unsafe { steps::next(self.scan, self.table, &mut self.slot, &mut self.left) });
+        let found = look.counted(|| unsafe { steps::next(self.scan, self.table, &mut self.slot) });
         found.then_some(Row { scan: self, slot: self.slot })
     }
 

@@ -91,39 +91,22 @@ pub(crate) fn first_grantable(
     })
 }
 
-/// What a walk through a part of a stretch has come to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Walked {
-    /// The first that is grantable.
-    Found(Position),
-    /// Nothing is; it has come upon so many entries of the index, of rows that are there or dead.
-    Nothing(u64),
-    /// It has come upon as many as it may.
-    TooMuch,
-}
-
-/// The first position from `from` to `to` at which an entry in no lane of an action and priority is grantable, where it takes no
-/// more than `most` entries of the index to find out.
-pub(crate) fn first_grantable_within(
-    look: &Look,
-    (action_no, priority): (i32, i32),
-    (from, to): (Position, Position),
-    most: u64,
-) -> Walked {
+/// The priorities of which the index has entries of an action in no lane, dead ones too, from the highest down; so many at most.
+pub(crate) fn priorities(look: &Look, action_nos: &[i32], most: usize) -> Vec<(i32, i32)> {
     look.scan(&IN_ORDER, |entries| {
-        entries.at_most(most);
-        entries.start(&[
-            Key::eq(1, action_no),
-            Key::eq(2, priority),
-            Key::at_least(3, from),
-            Key::at_most(3, to),
-        ]);
-        while let Some(entry) = entries.next() {
-            if entry.get(GRANTABLE) {
-                return Walked::Found(entry.get(POSITION));
+        entries.dead_too();
+        let mut found = Vec::new();
+        for action_no in action_nos {
+            let mut next = Some(i32::MAX);
+            for _ in 0..most {
+                let Some(highest) = next else { break };
+                let keys = [Key::eq(1, *action_no), Key::at_most(2, highest)];
+                let Some(priority) = entries.first(&keys, |entry| entry.get(PRIORITY)) else { break };
+                found.push((*action_no, priority));
+                next = priority.checked_sub(1);
             }
         }
-        if entries.left() == 0 { Walked::TooMuch } else { Walked::Nothing(most - entries.left()) }
+        found
     })
 }
 

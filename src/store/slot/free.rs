@@ -6,7 +6,6 @@ use super::ask::{Ask, columns};
 use super::known;
 use super::limit::{Limit, lockable};
 use crate::number::Position;
-use crate::pg::clock::wall;
 use crate::pg::session::{assign_transaction_id, has_transaction_id};
 use crate::pg::statement::{Statement, record};
 use crate::store::decided::Look;
@@ -195,8 +194,8 @@ fn free(asks: &[&Ask]) -> Vec<Vec<Position>> {
     }
     if let Some(row) = rows.first() {
         let files = (row.rows, positions::file_of_positions());
-        let look = Look { last_position: positions::last_position(), files, xmin: looked.xmin, at: wall() };
-        known::advance(asks, &firsts, &look, looked.pages, had_id);
+        let look = Look { last_position: positions::last_position(), files, xmin: looked.xmin };
+        known::advance(asks, &firsts, &look, had_id);
     }
     for ((slots, above), ask) in slots.iter_mut().zip(above).zip(asks) {
         slots.truncate(slots.len().saturating_sub(above).min(ask.wanted as usize));

@@ -40,9 +40,9 @@ pub(super) fn start(limit: &Limit, most: i32) -> Position {
 }
 
 /// Moves the marks of these limits up, see [`Behind::advance`].
-pub(super) fn advance(asks: &[&Ask], firsts: &[Option<Position>], look: &Look, pages: u64, had_id: bool) {
+pub(super) fn advance(asks: &[&Ask], firsts: &[Option<Position>], look: &Look, had_id: bool) {
     let firsts = asks.iter().zip(firsts).map(|(ask, first)| ((ask.limit.clone(), ask.most), *first));
-    FREE.with(|free| free.advance(firsts, look, pages, had_id));
+    FREE.with(|free| free.advance(firsts, look, had_id));
 }
 
 /// The limits of groups that were full, with how many were held, if this was answered at some cost not long ago.

@@ -82,8 +82,6 @@ fn a_walk_that_takes_longer_than_an_entry_lives_is_not_walked_again_and_again() 
         let mut control = db.connect();
         let walked: Vec<i64> = (0..8)
             .map(|_| {
-                // The new session does not know where to begin.
-                control.run("DELETE FROM taskq.low_mark");
                 let mut fresh = db.connect();
                 let walked = entries_of_a_claim(&mut fresh);
                 control.run("SELECT pg_sleep(0.05)");
@@ -97,71 +95,63 @@ fn a_walk_that_takes_longer_than_an_entry_lives_is_not_walked_again_and_again() 
     });
 }
 
-#[test]
-fn a_new_session_begins_where_others_do() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let _reader = read_on(&db);
-    perform(&mut session, MANY);
-    until_its_marks_have_moved(&mut session);
-    perform(&mut session, 5_000);
-    until_its_marks_have_moved(&mut session);
-    for isolation in ["read committed", "repeatable read", "serializable"] {
-        let mut fresh = db.connect();
-        fresh.run(&format!("SET default_transaction_isolation = '{isolation}'"));
-        let walked = entries_of_a_claim(&mut fresh);
-        assert!(walked < 10_000, "a new session walks over {walked} entries ({isolation})");
-    }
-    // A session that is granted nothing as well.
-    let mut idle = db.connect();
-    assert!(idle.own("w", 1, &["x"]).unwrap().is_empty());
-    assert!(entries_of_a_claim(&mut idle) < 10_000);
-    let rows: i64 = session.one("SELECT count(*) FROM taskq.low_mark");
-    assert!(rows < 5, "{rows} rows say so");
+/// Tasks that come and go in one transaction of another session: no call of this one has seen any of them.
+fn come_and_go(db: &Db) {
+    let mut others = db.connect();
+    others.run("BEGIN");
+    perform(&mut others, MANY);
+    others.run("COMMIT");
 }
 
 #[test]
-fn what_others_say_is_not_believed_where_positions_are_not_what_they_were() {
+fn a_session_that_is_granted_nothing_does_not_walk_over_the_same_again_and_again() {
     let db = Db::new();
-    for disturb in [
-        "TRUNCATE taskq.run",
-        "ALTER SEQUENCE taskq.position_seq RESTART",
-        "SELECT setval('taskq.position_seq', 1)",
-        "UPDATE taskq.low_mark SET walked_at = now() - interval '11 minutes'",
-    ] {
-        db.clear();
-        let mut session = db.connect();
-        session.insert(json!([{"id": "kept", "action": "x"}])).unwrap();
-        session.run("DROP TABLE IF EXISTS kept; CREATE TABLE kept AS SELECT * FROM taskq.run");
-        session.run("DELETE FROM taskq.run");
-        perform(&mut session, 9_000);
-        until("marks are written down", || {
-            session.insert(tasks(1)).unwrap();
-            session.perform("x", "completed");
-            (session.one::<i64>("SELECT count(*) FROM taskq.low_mark") > 0).then_some(())
+    let mut session = db.connect();
+    let _reader = read_on(&db);
+    come_and_go(&db);
+    // Also where an action has a limit, and a claim chooses.
+    for limit in ["NULL", "5"] {
+        let mut idle = db.connect();
+        session.run(&format!("SELECT taskq.set_action('x', max_concurrency => {limit})"));
+        let first = entries_of_a_claim(&mut idle);
+        assert!(first > MANY as i64, "without marks it walks over {first} entries");
+        until("its marks have moved", || (entries_of_a_claim(&mut idle) < 2_000).then_some(()));
+    }
+}
+
+/// A call that sleeps keeps by its snapshot what dies meanwhile. Whatever is committed elsewhere on the server, it looks again
+/// now and then.
+#[test]
+fn nor_does_a_call_that_sleeps() {
+    let db = Db::new();
+    let (mut session, mut watcher) = (db.connect(), db.connect());
+    session.insert(json!([{"id": "last", "action": "x", "delay": "9 s"}])).unwrap();
+    session.run("SET taskq.shortest_sleep = 10");
+    let sleeper = session.background(|session| {
+        let count = "SELECT pg_stat_get_xact_tuples_returned('taskq.run_claim_idx'::regclass)";
+        session.run("BEGIN");
+        let before: i64 = session.one(count);
+        let own = "SELECT count(*) FROM taskq.own_tasks('w', 1, '{x}', wait => '20 s')";
+        assert_eq!(session.one::<i64>(own), 1);
+        session.one::<i64>(count) - before
+    });
+    watcher.until_asleep(sleeper.pid());
+    come_and_go(&db);
+    let over = &AtomicBool::new(false);
+    let walked = std::thread::scope(|scope| {
+        let db = &db;
+        scope.spawn(move || {
+            let mut elsewhere = Session::open(db.config().dbname("postgres")).unwrap();
+            while !over.load(SeqCst) {
+                elsewhere.run("SELECT pg_current_xact_id()");
+                sleep(Duration::from_millis(2));
+            }
         });
-        let mut control = db.connect();
-        control.run(disturb);
-        control.run("INSERT INTO taskq.run SELECT * FROM kept");
-        assert_eq!(db.connect().own_one("x").task_id, "kept", "after {disturb}");
-    }
-}
-
-#[test]
-#[ignore = "long"]
-fn marks_are_found_out_anew_without_walking_all_the_way_in_one_call() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let _reader = read_on(&db);
-    perform(&mut session, MANY);
-    until_its_marks_have_moved(&mut session);
-    let mut most = 0;
-    // For longer than marks last, and the walk that follows.
-    for _ in 0..65 {
-        sleep(Duration::from_millis(200));
-        most = entries_of_a_claim(&mut session).max(most);
-    }
-    assert!(most < 5_000, "a claim walked over {most} entries");
+        let (_session, walked) = sleeper.join();
+        over.store(true, SeqCst);
+        walked
+    });
+    assert!(walked < 6 * MANY as i64, "a sleeping call walked over {walked} entries, of {MANY} dead ones");
 }
 
 #[test]

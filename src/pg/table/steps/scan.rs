@@ -106,8 +106,8 @@ pub(in crate::pg::table) unsafe fn end_scan(scan: pg_sys::IndexScanDesc) {
     unsafe { guarded(|| bare::index_endscan(scan)) }
 }
 
-/// The next row, in the slot; whether there is one among the next `left` entries of the index, from which is taken what it
-/// comes upon. A slot is made once there is an entry: a scan that finds nothing needs none.
+/// The next row, in the slot; whether there is one. A slot is made once there is an entry: a scan that finds nothing needs
+/// none.
 ///
 /// # Safety
 /// The scan was begun in this subtransaction, with keys, on that table; the slot is null or one of that table's.
@@ -115,22 +115,17 @@ pub(in crate::pg::table) unsafe fn next(
     scan: pg_sys::IndexScanDesc,
     table: pg_sys::Relation,
     slot: &mut *mut pg_sys::TupleTableSlot,
-    left: &mut u64,
 ) -> bool {
     let slot: *mut *mut pg_sys::TupleTableSlot = slot;
-    let left: *mut u64 = left;
     // SAFETY: as the caller says; plain as the module wants it. As `index_getnext_slot` does it: an entry stands for
-    // the versions of a row that hang together, of which an ordinary snapshot shows one at most.
+    // the versions of a row that hang together, of which an ordinary snapshot shows one at most, and the first one will do
+    // where all are shown.
     unsafe {
         guarded(|| {
             loop {
-                if *left == 0 {
-                    return false;
-                }
                 if bare::index_getnext_tid(scan, pg_sys::ScanDirection::ForwardScanDirection).is_null() {
                     return false;
                 }
-                *left -= 1;
                 if (*slot).is_null() {
                     *slot = bare::table_slot_create(table, std::ptr::null_mut());
                 }

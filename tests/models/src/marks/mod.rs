@@ -13,11 +13,9 @@
 //! the set of ids that have committed, and the lowest that runs. The sequence is not transactional. What a transaction
 //! inserts is seen by no other before its commit, so entries appear with that.
 //!
-//! *What is left out:* files and times, by which marks are forgotten; several priorities, of which each has its own.
-//! Marks that are found out anew (`src/claim/marks/recheck.rs`) stay where they are or go back, which misses nothing. A
-//! mark that another backend takes over (`src/claim/marks/shared.rs`) is `Memory::start` as it was at some time: here it
-//! does not fall, and what must hold of it holds for every backend, whatever the two workers undo. A further walk of a
-//! call begins where the one before it has seen something, as the first one begins where the look has.
+//! *What is left out:* files, by which marks are forgotten; several priorities, of which each has its own mark, and how a
+//! backend comes to one, since it begins before all entries. A further walk of a call begins where the one before it has
+//! seen something, as the first one begins where the look has.
 
 mod clauses;
 mod protocol;
