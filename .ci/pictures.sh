@@ -43,14 +43,11 @@ query -d empty -c 'CREATE EXTENSION taskq'
 query -d empty -c 'SELECT taskq.page()' >"$work/empty.html"
 query -d shop -f docs/pictures/queue.sql >"$work/log"
 query -d shop -c "SET TimeZone = 'UTC'" -c "SELECT taskq.page('report march')" >"$work/shop.html"
-# A window is never narrower than 500 pixels.
-printf '<!DOCTYPE html><body style="margin:0"><iframe src="shop.html" style="border:0;width:400px;height:9000px"></iframe>\n' >"$work/narrow.html"
-
 # Of the page in $2, in a window of width $3, what lies between the heights $4 and $5.
 picture() {
     local to=$1 page=$2 width=$3 from=$4 until=$5
     "$chromium" --headless --no-sandbox --disable-gpu --hide-scrollbars --force-color-profile=srgb \
-        --window-size="$((width < 500 ? 500 : width)),$until" --screenshot="$work/whole.png" "file://$work/$page" \
+        --window-size="$width,$until" --screenshot="$work/whole.png" "file://$work/$page" \
         >"$work/chromium.log" 2>&1 || die "no picture of $page, see $work/chromium.log"
     "$work/venv/bin/python" - "$work/whole.png" "docs/pictures/$to" "$width" "$from" "$until" <<'PYTHON'
 import sys
@@ -68,8 +65,6 @@ PYTHON
     [ "$(stat -c %s "docs/pictures/$to")" -lt 150000 ] || die "docs/pictures/$to has 150 kB or more"
 }
 
-picture page.png shop.html 1280 0 1180
-picture page-below.png shop.html 1280 1570 2990
-picture page-narrow.png narrow.html 400 0 1500
-picture page-empty.png empty.html 1280 0 620
+picture page.png shop.html 1280 0 1500
+picture page-empty.png empty.html 1280 0 260
 ls -l docs/pictures

@@ -16,7 +16,6 @@ function _actors() -> bigint
 function _age(age interval) -> text
 function _alike(a text, b text) -> double precision
 function _asked_for(action text, it text, calls bigint, for_it bigint, for_any bigint, names text[], numbers bigint[]) -> text
-function _at_work(most integer) -> TABLE(task_no bigint, actor_id text, granted_at timestamp with time zone, deadline timestamp with time zone, tries integer, number bigint, actors bigint)
 function _before_commit() -> void
 function _body_json(body text) -> jsonb
 function _cause(cause "char") -> text
@@ -25,7 +24,6 @@ function _check_words(argument text, given text[], known text[]) -> void
 function _counted_pages() -> integer
 function _ended() -> TABLE(action_no integer, code "char", cause "char", number bigint, recent bigint, ever bigint)
 function _ends(within interval) -> TABLE(action_no integer, code "char", cause "char", at timestamp with time zone, number bigint)
-function _failing(most integer) -> TABLE(task_no bigint, tries integer, due timestamp with time zone, outcome text, status text, actor_id text, ended_at timestamp with time zone, number bigint)
 function _front(of integer) -> TABLE(task_no bigint, in_progress boolean, deadline timestamp with time zone, actor_id text, whole boolean)
 function _grant(part text, role regrole, give boolean) -> void
 function _grant_part(part text, role regrole, actions text[]) -> void
@@ -64,10 +62,8 @@ function _sampled_pages() -> integer
 function _session() -> TABLE(memory text, entries bigint, valid_until timestamp with time zone, version bigint)
 function _short(number double precision) -> text
 function _status_code(state text) -> taskq.status_code
-function _stopped(most integer) -> TABLE(what text, name text, of text, why text, until timestamp with time zone)
 function _task_channels(task_ids text[]) -> SETOF bigint
 function _tidy_before_commit() -> void
-function _times(since timestamp with time zone, within interval) -> TABLE(waiting double precision[], running double precision[])
 function _who_asks(action text) -> text
 function action_channel(action text) -> text
 function add_dependencies(after text[], run text[], condition text DEFAULT 'completed'::text, if_missing text DEFAULT 'error'::text) -> bigint

@@ -177,7 +177,7 @@ SELECT a.name AS action,
        COALESCE(sum(c.number) FILTER (WHERE c.state = 'ready'), 0)::bigint AS ready,
        COALESCE(sum(c.number) FILTER (WHERE c.state = 'in-progress'), 0)::bigint AS in_progress,
        COALESCE(sum(c.number) FILTER (WHERE c.state = 'completed'), 0)::bigint AS completed,
-       COALESCE(sum(c.number) FILTER (WHERE c.state IN ('aborted', 'skipped')), 0)::bigint AS aborted,
+       COALESCE(sum(c.number) FILTER (WHERE c.state = 'aborted'), 0)::bigint AS aborted,
        min((SELECT t.inserted_at FROM taskq.task AS t WHERE t.task_no = c.first))
            FILTER (WHERE c.state = 'ready') AS oldest_ready,
        sum(c.recent)::bigint AS settled_last_minute,

@@ -1,7 +1,7 @@
 //! Inside a folder, too, uses go one way.
 //!
 //! A folder's entries are its files, `mod.rs` among them, and its sub-folders. There has to be an order of them from the
-//! bottom up in which each uses only those below it: no circles. The few uses in [`UP`] are left out of account. The order is
+//! bottom up in which each uses only those below it: no circles. The order is
 //! not written down; it is enough that there is one. A use is a path that leads to a file, through whatever hands its item on:
 //! a `pub use` in a `mod.rs` is none.
 //!
@@ -11,24 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::files;
 use super::uses::{Use, uses};
-
-/// Uses by which a file of a folder reaches up to what uses that folder, each with its reason. Between the files alone
-/// there must be no circle all the same. One that is not there any more has to go from here, too.
-const UP: [(&str, &str, &str); 2] = [
-    (
-        "verbs::look::picture",
-        "verbs::look::page::html",
-        "the page shows the picture, and both escape what they show",
-    ),
-    (
-        "verbs::look::picture",
-        "verbs::look::page::layers",
-        "the page shows the picture, which is drawn by layers",
-    ),
-];
-
-/// How many of them there may be.
-const MOST_UP: usize = 10;
 
 /// What uses what, and one place of that.
 type Graph = BTreeMap<String, BTreeMap<String, String>>;
@@ -45,7 +27,7 @@ fn between_files(uses: &[Use]) -> Graph {
 /// Uses within a room, by folder: what two files have in common, and in which of its entries each is.
 fn between_entries(uses: &[Use]) -> BTreeMap<String, Graph> {
     let mut folders: BTreeMap<String, Graph> = BTreeMap::new();
-    for one in uses.iter().filter(|one| room(&one.from) == room(&one.to) && !is_allowed(one)) {
+    for one in uses.iter().filter(|one| room(&one.from) == room(&one.to)) {
         let (from, to): (Vec<&str>, Vec<&str>) =
             (one.from.split("::").collect(), one.to.split("::").collect());
         let same = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
@@ -62,10 +44,6 @@ fn add(graph: &mut Graph, from: &str, to: &str, one: &Use) {
 
 fn room(name: &str) -> &str {
     name.split("::").next().unwrap_or_default()
-}
-
-fn is_allowed(one: &Use) -> bool {
-    UP.iter().any(|(from, to, _)| *from == one.from && *to == one.to)
 }
 
 /// A circle, as the uses that it is made of, if there is one.
@@ -110,10 +88,6 @@ fn entries_of_a_folder_use_one_another_in_one_direction() {
         assert_eq!(circle(graph), None, "these entries of src/{folder} use one another in a circle");
     }
     assert!(folders.len() > 25, "only {} folders were found", folders.len());
-    assert!(UP.len() <= MOST_UP);
-    for (from, to, _) in UP {
-        assert!(uses.iter().any(|one| one.from == from && one.to == to), "{from} does not use {to} any more");
-    }
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::fmt::Write;
 
 use pgrx::prelude::*;
 
-use super::page::{fit_for_a_page, layers};
 use super::walk::{Link, Node, Way, links, most, most_of, nodes, reach};
 use crate::error::{Refusal, Result, or_throw, required};
 use crate::number::TaskNo;
@@ -62,17 +61,9 @@ impl Picture {
         Ok(Picture { left_out: all.len() - shown.len(), nodes: nodes(&shown), shown, links })
     }
 
-    fn known(&self) -> impl Iterator<Item = (TaskNo, &Node)> {
+    /// The tasks that are shown, in the order of their numbers.
+    pub(super) fn known(&self) -> impl Iterator<Item = (TaskNo, &Node)> {
         self.shown.iter().filter_map(|n| Some((*n, self.nodes.get(n)?)))
-    }
-
-    /// What a link says, if it is not the default.
-    fn label(condition: i8) -> &'static str {
-        match condition as u8 {
-            b'a' => "aborted",
-            b's' => "settled",
-            _ => "",
-        }
     }
 
     fn left_out_note(&self, comment: &str) -> String {
@@ -83,28 +74,14 @@ impl Picture {
         format!("{comment}{}{or_more} more tasks are not shown; see max_tasks and skip\n", self.left_out)
     }
 
-    /// The tasks that are shown: id and number.
-    pub(super) fn ids(&self) -> impl Iterator<Item = (String, i64)> {
-        self.known().map(|(number, node)| (node.id.clone(), number.0))
+    /// The edges between tasks that are shown.
+    pub(super) fn links(&self) -> &[Link] {
+        &self.links
     }
 
-    /// As a drawing.
-    pub(super) fn boxes(&self) -> String {
-        let boxes: Vec<layers::Box> = self
-            .known()
-            .map(|(number, node)| layers::Box {
-                number: number.0,
-                id: &node.id,
-                action: &node.action,
-                state: node.shown(),
-            })
-            .collect();
-        let links: Vec<(i64, i64)> = self.links.iter().map(|link| (link.after.0, link.run.0)).collect();
-        let note = match self.left_out {
-            0 => "",
-            _ => "<p class=\"soft\">There are more tasks than are shown.</p>",
-        };
-        layers::draw(&boxes, &links) + note
+    /// Whether all tasks are shown.
+    pub(super) fn is_whole(&self) -> bool {
+        self.left_out == 0
     }
 
     fn dot(&self) -> String {
@@ -120,7 +97,7 @@ impl Picture {
             );
         }
         for link in &self.links {
-            let label = Self::label(link.condition);
+            let label = condition_name(link.condition);
             let attribute = if label.is_empty() { String::new() } else { format!(" [label=\"{label}\"]") };
             let _ = writeln!(out, "    t{} -> t{}{attribute};", link.after, link.run);
         }
@@ -136,7 +113,7 @@ impl Picture {
             let _ = writeln!(out, "    t{n}[\"{id}<br/>{action}<br/>{state}\"]:::{}", class(state));
         }
         for link in &self.links {
-            let label = Self::label(link.condition);
+            let label = condition_name(link.condition);
             let arrow = if label.is_empty() { "-->".to_owned() } else { format!("-->|{label}|") };
             let _ = writeln!(out, "    t{} {arrow} t{}", link.after, link.run);
         }
@@ -164,7 +141,7 @@ impl Picture {
         stack.reverse();
         while let Some((n, depth, condition)) = stack.pop() {
             let Some(node) = self.nodes.get(&n) else { continue };
-            let label = Self::label(condition);
+            let label = condition_name(condition);
             let when = if label.is_empty() { String::new() } else { format!("if {label}: ") };
             let indent = indent(depth);
             if !seen.insert(n) {
@@ -187,6 +164,15 @@ impl Picture {
     }
 }
 
+/// What an edge says of its condition; empty for the default.
+pub(super) fn condition_name(condition: i8) -> &'static str {
+    match condition as u8 {
+        b'a' => "aborted",
+        b's' => "settled",
+        _ => "",
+    }
+}
+
 /// A task and what it is connected to, up or down, by distance and number: `enough` of it, so that a huge graph
 /// is not walked for a page of it.
 fn surroundings(number: TaskNo, enough: usize) -> Vec<TaskNo> {
@@ -197,6 +183,15 @@ fn surroundings(number: TaskNo, enough: usize) -> Vec<TaskNo> {
     all.sort_unstable();
     all.truncate(enough);
     all.into_iter().map(|(_, n)| n).collect()
+}
+
+/// The character, or one that stands for it: for controls other than line feed and tab, for what is no character (the last two of each
+/// plane, and 32 in between), and for what embeds, overrides or isolates a direction.
+pub(super) fn fit_for_a_page(c: char) -> char {
+    let is_control = c.is_control() && !matches!(c, '\n' | '\t');
+    let is_noncharacter = matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c) & 0xfffe == 0xfffe;
+    let is_direction = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if is_control || is_noncharacter || is_direction { '\u{fffd}' } else { c }
 }
 
 /// For a quoted label in DOT, which reads entities in it.

@@ -214,7 +214,7 @@ fn of_many_there_is_a_sample_however_they_lie() {
     let said: String = session.one(marked);
     assert!(said.contains("big ~") && said.contains(" 701,") && said.contains("few 420 80"), "{said}");
     let page: String = session.one("SELECT taskq.page()");
-    assert!(page.contains("\">~") && page.contains(">701</td>") && page.contains(">420</td>"));
+    assert!(page.contains(">~") && page.contains(">701</td>") && page.contains(">420</td>"));
     let metric: f64 = session.one(
         "SELECT value FROM taskq.metrics_rows() WHERE name = 'taskq_tasks' AND labels = '{\"action\": \"few\", \"state\": \"ready\"}'",
     );
