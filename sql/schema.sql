@@ -447,8 +447,6 @@ CREATE TABLE taskq.schedule (
     problem text,                               -- why a run could not be inserted when some were due last
     max_backfill integer,                       -- how many missed runs are inserted at most, with 'all'; NULL: each
     paused_next_at timestamptz,                 -- what next_at was (and will be) while it is paused; NULL: it is not
-    former jsonb,                               -- what it was while runs became due that are to be inserted still, oldest first: the
-                                                -- columns up to then, the time until when it was so, and that from which the next is
     CONSTRAINT schedule_overlap_check CHECK (overlap IN ('skip', 'queue', 'replace')),
     CONSTRAINT schedule_backfill_check CHECK (backfill IN ('one', 'none', 'all')),
     CONSTRAINT schedule_max_backfill_check CHECK (max_backfill >= 1)

@@ -16,7 +16,7 @@ use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
-use crate::pg::subtransaction::within_lock_timeout;
+use crate::pg::subtransaction::{all_or_nothing, within_lock_timeout};
 use crate::rights;
 use crate::settle::cancel_locked;
 use crate::state::Condition;
@@ -62,7 +62,7 @@ fn fire_windows(bound: i32, now: Time) -> bool {
             if PUT_OFF.with(|put_off| put_off.get(&schedule.name).is_some()) {
                 continue;
             }
-            advanced |= fire(schedule, now, &allowance);
+            advanced |= fire(schedule, now, Some(&allowance));
             if allowance.is_used_up() {
                 return advanced;
             }
@@ -74,22 +74,20 @@ fn fire_windows(bound: i32, now: Time) -> bool {
     }
 }
 
-/// Inserts what was due of a schedule when it was another one, as far as that can be done without waiting for long and in
-/// the time there is; upkeep has the rest.
+/// Inserts all that is due of a schedule whose row is locked, before it gets other times. It waits for transactions that hold what a
+/// run needs, as any insertion does.
 pub(super) fn catch_up(name: &str, now: Time) {
-    let allowance = Allowance::half_of_time_out();
     rights::without_rights(|| {
-        while !allowance.is_used_up()
-            && let Some(due) = DUE.first((now, 1, Time::BEGINNING, "", name))
-            && due.until.is_some()
-            && fire(due, now, &allowance)
-        {}
+        while let Some(due) = DUE.first((now, 1, Time::BEGINNING, "", name)) {
+            fire(due, now, None);
+        }
     });
 }
 
 /// Inserts what is due of one schedule, and sets its next time. A schedule whose run cannot be inserted (a task that is to
-/// run after it has begun, say) keeps the reason in `problem` and goes on with its next time. Whether it has gone on.
-fn fire(schedule: Due, now: Time, allowance: &Allowance) -> bool {
+/// run after it has begun, say) keeps the reason in `problem` and goes on with its next time. Whether it has gone on. Without an
+/// `allowance` it waits for locks, and all that is due is inserted by and by: then it always goes on.
+fn fire(schedule: Due, now: Time, allowance: Option<&Allowance>) -> bool {
     let Ok(calendar) = Calendar::parse(&schedule.cron, &schedule.timezone) else {
         schedule::ADVANCE.execute((
             schedule.name,
@@ -97,7 +95,6 @@ fn fire(schedule: Due, now: Time, allowance: &Allowance) -> bool {
             None::<Time>,
             None::<String>,
             "its cron expression or its time zone cannot be read any more",
-            false,
         ));
         return false;
     };
@@ -110,11 +107,7 @@ fn fire(schedule: Due, now: Time, allowance: &Allowance) -> bool {
         return false;
     }
     let (last_at, last_id) = done.last.unzip();
-    let left = done.left.unwrap_or(next);
-    // Nothing is left of what was due before it became another one.
-    let is_over = schedule.until.is_some_and(|until| left > until);
-    let next = if is_over { schedule.next_of_what_came_then() } else { left };
-    schedule::ADVANCE.execute((schedule.name, next, last_at, last_id, done.problem, is_over));
+    schedule::ADVANCE.execute((schedule.name, done.left.unwrap_or(next), last_at, last_id, done.problem));
     true
 }
 
@@ -143,12 +136,13 @@ enum Stop {
 /// Inserts runs in a subtransaction, as many as there is time for; in one each if that fails, so that one that cannot be
 /// inserted keeps no other from it. (Hundreds of subtransactions, one for each run of a downtime, would make the snapshots of
 /// all sessions slower.)
-fn insert_all(schedule: &Due, runs: &[Time], now: Time, allowance: &Allowance) -> Done {
+fn insert_all(schedule: &Due, runs: &[Time], now: Time, allowance: Option<&Allowance>) -> Done {
+    let waits = allowance.is_none();
     let together = || -> std::result::Result<Done, String> {
         let mut done = Done::default();
         for (n, time) in runs.iter().enumerate() {
             if done.has_to_end(n, *time, allowance)
-                || !done.add(*time, start(schedule, *time, &done.last, now)?)
+                || !done.add(*time, start(schedule, *time, &done.last, now, waits)?)
             {
                 break;
             }
@@ -156,7 +150,7 @@ fn insert_all(schedule: &Due, runs: &[Time], now: Time, allowance: &Allowance) -
         Ok(done)
     };
     if runs.len() > 1
-        && let Some(Ok(done)) = within_lock_timeout(PATIENCE, together)
+        && let Some(Ok(done)) = attempt(waits, together)
     {
         return done;
     }
@@ -165,7 +159,7 @@ fn insert_all(schedule: &Due, runs: &[Time], now: Time, allowance: &Allowance) -
         if done.has_to_end(n, *time, allowance) {
             break;
         }
-        let go_on = match within_lock_timeout(PATIENCE, || start(schedule, *time, &done.last, now)) {
+        let go_on = match attempt(waits, || start(schedule, *time, &done.last, now, waits)) {
             Some(Ok(started)) => done.add(*time, started),
             Some(Err(reason)) => {
                 done.problem = Some(reason);
@@ -180,11 +174,19 @@ fn insert_all(schedule: &Due, runs: &[Time], now: Time, allowance: &Allowance) -
     done
 }
 
+/// Does work in a subtransaction; `None` if it would have to wait for a lock for long, and is not to.
+fn attempt<T>(
+    waits: bool,
+    work: impl FnOnce() -> std::result::Result<T, String>,
+) -> Option<std::result::Result<T, String>> {
+    if waits { Some(all_or_nothing(work)) } else { within_lock_timeout(PATIENCE, work) }
+}
+
 impl Done {
     /// Whether it is time to leave this run, the nth from 0, and those that follow, to a later call.
-    fn has_to_end(&mut self, n: usize, time: Time, allowance: &Allowance) -> bool {
+    fn has_to_end(&mut self, n: usize, time: Time, allowance: Option<&Allowance>) -> bool {
         check_for_interrupts();
-        let over = n > 0 && allowance.is_used_up();
+        let over = n > 0 && allowance.is_some_and(Allowance::is_used_up);
         if over {
             self.left = Some(time);
         }
@@ -212,11 +214,10 @@ impl Done {
 /// finding the times that are returned, however many were missed.
 fn runs(calendar: &Calendar, schedule: &Due, now: Time) -> (Vec<Time>, Time) {
     let first = schedule.next_at;
-    let until = schedule.until.map_or(now, |until| until.min(now));
     let mut due = match (schedule.backfill.as_str(), schedule.max_backfill) {
-        ("all", None) => calendar.first(first, until, MOST_RUNS),
-        ("all", Some(most)) => calendar.last(first, until, usize::try_from(most).unwrap_or(1)),
-        _ => calendar.last(first, until, 1),
+        ("all", None) => calendar.first(first, now, MOST_RUNS),
+        ("all", Some(most)) => calendar.last(first, now, usize::try_from(most).unwrap_or(1)),
+        _ => calendar.last(first, now, 1),
     };
     due.truncate(MOST_RUNS);
     let next = due.last().and_then(|time| calendar.after(*time)).unwrap_or(Time::INFINITY);
@@ -278,12 +279,14 @@ static FREE: Statement<TaskNo, (i32, Option<i32>)> = Statement::new(
              (SELECT r.action_no FROM r WHERE r.grantable)",
 );
 
-/// Inserts the run of a time; why not, if it is refused. `last` is the run that this call has inserted before it.
+/// Inserts the run of a time; why not, if it is refused. `last` is the run that this call has inserted before it. With `waits` it waits
+/// for transactions that hold what it needs, and is never busy.
 fn start(
     schedule: &Due,
     time: Time,
     last: &Option<(Time, String)>,
     now: Time,
+    waits: bool,
 ) -> std::result::Result<Started, String> {
     let refused = |refusal: Refusal| refusal.summary();
     let id = format!("{}@{}", schedule.name, iso(time));
@@ -291,11 +294,16 @@ fn start(
     let previous = last.as_ref().map(|(_, id)| id).or(schedule.last_task_id.as_ref());
     let mut replaced = None;
     let before = previous.and_then(|id| Some((id, *numbers::by_id(&[id]).get(id)?)));
+    if let Some((_, number)) = before
+        && waits
+    {
+        locks::lock(&[number], LockStrength::Update);
+    }
     if let Some((previous, number)) = before
         && locks::outcomes(&[number]).is_empty()
     {
         // The call that fires a schedule does not wait for locks here.
-        if !is_free(number) {
+        if !waits && !is_free(number) {
             return Ok(if schedule.overlap == "skip" { Started::Skipped } else { Started::Busy });
         }
         match schedule.overlap.as_str() {
@@ -306,7 +314,7 @@ fn start(
             _ => return Ok(Started::Skipped),
         }
     }
-    if !all_free(&spec) {
+    if !waits && !all_free(&spec) {
         return Ok(Started::Busy);
     }
     spec.id = Some(id.clone());

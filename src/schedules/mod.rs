@@ -1,7 +1,7 @@
 //! Schedules: tasks that are inserted when a cron expression says so.
 //!
 //! There is no scheduler process. Calls that claim tasks, outside of transactions that may stay open, the background worker and
-//! `maintain` insert the runs that are due. `schedule` inserts what is due by the times that it replaces, as far as it can. A run's id is
+//! `maintain` insert the runs that are due. `schedule` inserts what is due by the times that it replaces. A run's id is
 //! made of the schedule's name and its time, so that one which is there is not inserted again.
 
 mod cron;

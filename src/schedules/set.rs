@@ -25,8 +25,8 @@ pub(crate) struct New<'a> {
     pub(crate) max_backfill: Option<i32>,
 }
 
-/// Sets a schedule; returns when its next run is due, nothing if it is paused. One that was there and has other times now keeps what
-/// is due by the old ones, which is inserted before what is due by the new ones.
+/// Sets a schedule; returns when its next run is due, nothing if it is paused. Of one that was there and has other times now, what is
+/// due by the old ones is inserted before.
 pub(crate) fn set(new: &New, calendar: &Calendar) -> Result<Option<Time>> {
     let never = || {
         let what = format!("\"{}\", which never comes", shortened(new.cron));
@@ -38,52 +38,35 @@ pub(crate) fn set(new: &New, calendar: &Calendar) -> Result<Option<Time>> {
         let before = schedule::BEFORE.first(new.name);
         let now = clock::now();
         let next = calendar.after(now).ok_or_else(never)?;
-        let values = (new.overlap, new.backfill, new.max_backfill);
         let task = JsonText(new.task.clone());
+        let row = (new.name, new.cron, calendar.zone(), task, new.overlap, new.backfill, new.max_backfill);
+        let row = |next| (row.0, row.1, row.2, row.3, row.4, row.5, row.6, next);
         let Some(before) = before else {
-            let row = (new.name, new.cron, calendar.zone(), task, values.0, values.1, values.2, next);
-            match schedule::INSERT.first(row) {
+            match schedule::INSERT.first(row(next)) {
                 Some(_) => return Ok(Some(next)),
                 // Another transaction has just set it.
                 None => continue,
             }
         };
-        let (next, kept_until, follows_from) = effect(&before, calendar, now, next);
-        schedule::CHANGE.execute((
-            new.name,
-            new.cron,
-            calendar.zone(),
-            task,
-            values.0,
-            values.1,
-            values.2,
-            next,
-            kept_until,
-            follows_from,
-        ));
-        catch_up(new.name, now);
+        let next = effect(&before, calendar, next);
+        if !before.is_paused && next > now {
+            catch_up(new.name, now);
+        }
+        schedule::CHANGE.execute(row(next));
         // Set anew, one that is paused stays so: a deployment that sets schedules does not resume them.
-        return Ok(schedule::NEXT_OF.first(new.name).filter(|next| *next != Time::INFINITY));
+        return Ok(Some(next).filter(|_| !before.is_paused));
     }
 }
 
-/// When one that is set anew is due next; until when there are runs left of what it was; or else, if there are some of what it was
-/// before that, from when on it has some of its own.
-fn effect(before: &Before, calendar: &Calendar, now: Time, next: Time) -> (Time, Option<Time>, Option<Time>) {
+/// When one that is set anew is due next, if `next` is the first of its new times that lies ahead.
+fn effect(before: &Before, calendar: &Calendar, next: Time) -> Time {
     let old = Calendar::parse(&before.cron, &before.timezone).ok();
     if old.as_ref() == Some(calendar) {
         // What is due is so still. The next time lies behind that of the clock where its expression could not be read, or the clock
         // was put back.
-        let next = if before.since.is_none() { before.next_at.min(next) } else { before.next_at };
-        return (next, None, None);
+        return before.next_at.min(next);
     }
-    let due_by_it = match before.since {
-        Some(since) => old.and_then(|old| old.after(since)),
-        None => old.map(|_| before.next_at),
-    };
-    match (due_by_it.is_some_and(|due| due <= now), before.since) {
-        (true, _) => (before.next_at, Some(now), None),
-        (false, Some(_)) => (before.next_at, None, Some(now)),
-        (false, None) => (next, None, None),
-    }
+    // What a paused one has missed is asked of the new times once it is resumed.
+    let missed = if before.is_paused { calendar.after(before.next_at) } else { None };
+    missed.map_or(next, |missed| missed.min(next))
 }

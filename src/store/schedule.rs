@@ -18,7 +18,6 @@ table!(c"schedule":
     PROBLEM: Option<String>,
     MAX_BACKFILL: Option<i32>,
     PAUSED_NEXT_AT: Option<Time>,
-    FORMER: Option<JsonText>,
 );
 
 /// By next_at.
@@ -36,17 +35,16 @@ record! {
         pub(crate) cron: String,
         /// The time zone by whose clock that goes.
         pub(crate) timezone: String,
-        /// By `former`, if there is any.
+        /// When it is due next; of one that is paused, when it would be.
         pub(crate) next_at: Time,
-        /// From when on it has runs of its own; `None`: from `next_at` on.
-        pub(crate) since: Option<Time>,
+        /// Whether it is paused.
+        pub(crate) is_paused: bool,
     }
 }
 
 /// Waits for a transaction that is changing or running it.
 pub(crate) static BEFORE: Statement<&str, Before> = Statement::new(
-    c"SELECT s.cron, s.timezone, COALESCE(s.paused_next_at, s.next_at),
-             (s.former #>> '{-1,then_from}')::timestamptz
+    c"SELECT s.cron, s.timezone, COALESCE(s.paused_next_at, s.next_at), s.paused_next_at IS NOT NULL
         FROM taskq.schedule s WHERE s.name = $1 FOR UPDATE",
 );
 
@@ -58,27 +56,14 @@ pub(crate) static INSERT: Statement<(&str, &str, &str, JsonText, &str, &str, i32
       ON CONFLICT (name) DO NOTHING RETURNING true",
     );
 
-/// The same; then until when there are runs to be inserted of what it was, or from when on what it is from now on has any, if it
-/// follows on something else.
-pub(crate) static CHANGE: Statement<(&str, &str, &str, JsonText, &str, &str, i32, Time, Time, Time)> =
-    Statement::new(
-        c"UPDATE taskq.schedule s
+/// The same. One that is paused stays so.
+pub(crate) static CHANGE: Statement<(&str, &str, &str, JsonText, &str, &str, i32, Time)> = Statement::new(
+    c"UPDATE taskq.schedule s
              SET cron = $2, timezone = $3, task = $4, overlap = $5, backfill = $6, max_backfill = $7,
                  next_at = CASE WHEN s.paused_next_at IS NULL THEN $8 ELSE 'infinity' END,
-                 paused_next_at = CASE WHEN s.paused_next_at IS NOT NULL THEN $8 END,
-                 former = CASE WHEN $9 IS NOT NULL
-                               THEN COALESCE(s.former, '[]') || pg_catalog.jsonb_build_object(
-                                        'cron', s.cron, 'timezone', s.timezone, 'task', s.task, 'overlap', s.overlap,
-                                        'backfill', s.backfill, 'max_backfill', s.max_backfill, 'until', $9, 'then_from', $9)
-                               WHEN $10 IS NOT NULL
-                               THEN pg_catalog.jsonb_set(s.former, '{-1,then_from}', pg_catalog.to_jsonb($10))
-                               ELSE s.former END
+                 paused_next_at = CASE WHEN s.paused_next_at IS NOT NULL THEN $8 END
            WHERE s.name = $1",
-    );
-
-/// When the schedule runs next; infinity: never again, or it is paused.
-pub(crate) static NEXT_OF: Statement<&str, Time> =
-    Statement::new(c"SELECT s.next_at FROM taskq.schedule s WHERE s.name = $1");
+);
 
 /// Removes the schedule.
 pub(crate) static REMOVE: Statement<&str> = Statement::new(c"DELETE FROM taskq.schedule s WHERE s.name = $1");
@@ -96,11 +81,11 @@ pub(crate) static RESUME: Statement<&str, Time> = Statement::new(
       RETURNING s.next_at",
 );
 
-/// The last one: what it was at first has no more runs to be inserted.
-pub(crate) static ADVANCE: Statement<(&str, Time, Time, &str, &str, bool)> = Statement::new(
+/// Name, the next time, then time and task of the last run if there was one, and why one could not be inserted.
+pub(crate) static ADVANCE: Statement<(&str, Time, Time, &str, &str)> = Statement::new(
     c"UPDATE taskq.schedule s
          SET next_at = $2, last_at = COALESCE($3, s.last_at), last_task_id = COALESCE($4, s.last_task_id),
-             problem = $5, former = CASE WHEN $6 THEN NULLIF(s.former - 0, '[]') ELSE s.former END
+             problem = $5
        WHERE s.name = $1",
 );
 

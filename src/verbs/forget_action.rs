@@ -23,7 +23,7 @@ static TASK: Statement<&[i32], String> =
     Statement::planned_each_time(c"SELECT t.id FROM taskq.task t WHERE t.action_no = ANY ($1) LIMIT 1");
 static SCHEDULE: Statement<&str, String> = Statement::planned_each_time(
     c"SELECT s.name FROM taskq.schedule s
-       WHERE s.task ->> 'action' = $1 OR pg_catalog.jsonb_path_query_array(s.former, '$[*].task.action') ? $1
+       WHERE s.task ->> 'action' = $1
        ORDER BY s.name LIMIT 1",
 );
 

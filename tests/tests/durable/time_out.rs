@@ -89,7 +89,8 @@ fn what_settles_after_its_time_does_not_count() {
         }
         assert_eq!(session.state("t"), "blocked", "{way}");
         assert_eq!(session.broken(), [""; 0], "{way}");
-        session.run("SELECT set_config('taskq.now', (now() + '3 hours')::text, false); SELECT taskq.maintain()");
+        session
+            .run("SELECT set_config('taskq.now', (now() + '3 hours')::text, false); SELECT taskq.maintain()");
         let (grant, results) = own_with_results(&mut session, "work");
         let told: Vec<&str> =
             results.as_array().unwrap().iter().map(|r| r["task_id"].as_str().unwrap()).collect();
@@ -114,7 +115,8 @@ fn an_end_beside_another_counts_by_its_own_time() {
         session.run(&format!("SELECT set_config('taskq.now', (now() + '{elsewhen}')::text, false)"));
         assert!(signal(&mut session, "s"));
         other.run("ROLLBACK");
-        session.run("SELECT set_config('taskq.now', (now() + '3 hours')::text, false); SELECT taskq.maintain()");
+        session
+            .run("SELECT set_config('taskq.now', (now() + '3 hours')::text, false); SELECT taskq.maintain()");
         let (_, results) = own_with_results(&mut session, "work");
         let told: Vec<&str> =
             results.as_array().unwrap().iter().map(|r| r["task_id"].as_str().unwrap()).collect();

@@ -4,7 +4,7 @@
 //! runs: a nightly run is lost without a trace at a deploy before a worker has looked, or while the schedule is paused.
 
 use serde_json::json;
-use taskq_tests::{Db, Progress, Session, refused};
+use taskq_tests::{Db, Progress, Session, sqlstate};
 
 use crate::schedules::{hourly, look_at, runs};
 use crate::{call, owned};
@@ -130,45 +130,43 @@ fn a_transaction_that_takes_it_back_leaves_it_as_it_was() {
     assert_eq!(runs(&mut session), ["01:00", "02:00", "03:00"]);
 }
 
-/// While it is paused nothing is inserted; with the resume all comes in its order, by what held then.
+/// While it is paused nothing is inserted; what it has missed by then is asked of the times that it has at its resume.
 #[test]
-fn a_paused_one_remembers_what_was_due_by_each_of_its_times() {
-    let db = Db::new();
-    let mut session = hourly(&db, "overlap => 'queue', backfill => 'all'");
-    call(&mut session, "pause_schedule('s')");
-    let mut again = |at: &str, cron: &str, action: &str| {
+fn a_paused_one_makes_up_by_its_new_times_for_what_it_has_missed() {
+    for (at, policy, expected) in [
+        ("02:20:00", "one", vec!["01:30 y", "02:30 y"]),
+        ("02:20:00", "all", vec!["01:30 y", "02:30 y"]),
+        ("03:10:00", "all", vec!["01:30 y", "02:30 y", "03:30 y"]),
+        ("03:10:00", "one", vec!["02:30 y", "03:30 y"]),
+        // It had missed nothing.
+        ("00:50:00", "all", vec!["01:30 y"]),
+    ] {
+        let db = Db::new();
+        let mut session = hourly(&db, "overlap => 'queue', backfill => 'all'");
+        call(&mut session, "pause_schedule('s')");
         session.set_now(Some(&format!("2030-01-01 {at}Z")));
-        let rest = format!(r#"'{{"action": "{action}"}}', overlap => 'queue', backfill => 'all'"#);
-        set(&mut session, cron, &rest);
+        let rest = format!(r#"'{{"action": "y"}}', overlap => 'queue', backfill => '{policy}'"#);
+        set(&mut session, "30 * * * *", &rest);
         call(&mut session, "maintain()");
-        assert!(runs(&mut session).is_empty());
-    };
-    // Full hours until 02:10; of the next nothing is due; half past until 04:10, with the task that was given last; then a quarter
-    // past.
-    again("02:10:00", "59 23 * * *", "y");
-    again("02:20:00", "30 * * * *", "z");
-    again("03:40:00", "30 * * * *", "zz");
-    again("04:10:00", "15 * * * *", "last");
-    call(&mut session, "resume_schedule('s')");
-    session.set_now(Some("2030-01-01 05:20:00Z"));
-    for _ in 0..5 {
+        assert!(runs(&mut session).is_empty(), "{at} {policy}");
+        call(&mut session, "resume_schedule('s')");
         call(&mut session, "maintain()");
-    }
-    let all: Vec<String> =
-        session.all("SELECT substr(id, 14, 5) || ' ' || action FROM taskq.tasks ORDER BY id");
-    assert_eq!(all, ["01:00 x", "02:00 x", "02:30 zz", "03:30 zz", "04:15 last", "05:15 last"]);
-    assert_eq!(next(&mut session), "06:15");
-    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.schedule WHERE former IS NULL"), 1);
-    for task in all {
-        let (at, action) = task.split_once(' ').unwrap();
-        assert_eq!(session.perform(action, "completed"), format!("s@2030-01-01T{at}:00Z"), "in their order");
+        let last = expected.last().unwrap()[..5].to_owned();
+        look_at(&mut session, &format!("{last}:01"));
+        let all: Vec<String> =
+            session.all("SELECT substr(id, 14, 5) || ' ' || action FROM taskq.tasks ORDER BY id");
+        assert_eq!(all, expected, "{at} {policy}");
     }
 }
 
-/// The call does not wait for a transaction that holds a run up, and what it cannot insert is not lost.
+/// What is due by the old times comes before the call sets the new ones: where another transaction holds what a run needs, the call waits
+/// for that one as an insertion does. On wrong code that run is lost.
 #[test]
 fn a_run_that_is_held_up_comes_before_what_is_due_by_the_new_times() {
-    for overlap in ["queue", "replace"] {
+    for (overlap, expected) in [
+        ("queue", vec!["01:00 x", "02:00 x", "03:00 x", "03:30 y", "04:30 y"]),
+        ("replace", vec!["01:00 x", "02:00 x", "03:00 x", "03:30 y", "04:30 y"]),
+    ] {
         let db = Db::new();
         let mut session = hourly(&db, &format!("overlap => '{overlap}', backfill => 'all'"));
         look_at(&mut session, "01:00:01");
@@ -180,50 +178,43 @@ fn a_run_that_is_held_up_comes_before_what_is_due_by_the_new_times() {
         session.set_now(Some("2030-01-01 03:20:00Z"));
         let rest = format!(r#"'{{"action": "y"}}', overlap => '{overlap}', backfill => 'all'"#);
         let setting = session.background(move |s| set(s, "30 * * * *", &rest));
-        assert_eq!(
-            setting.settle_down(&mut db.connect()),
-            Progress::Done,
-            "{overlap}: it waits for no other"
-        );
-        let (mut session, ()) = setting.join();
-        assert_eq!((runs(&mut session).len(), next(&mut session)), (1, "02:00".to_owned()), "{overlap}");
+        let mut watcher = db.connect();
+        assert_eq!(setting.settle_down(&mut watcher), Progress::Blocked, "{overlap}");
+        assert_eq!((runs(&mut watcher).len(), next(&mut watcher)), (1, "02:00".to_owned()), "{overlap}");
         other.run("COMMIT");
+        let (mut session, ()) = setting.join();
+        assert_eq!((runs(&mut session).len(), next(&mut session)), (3, "03:30".to_owned()), "{overlap}");
         session.set_now(Some("2030-01-01 04:40:00Z"));
         for _ in 0..3 {
             call(&mut session, "maintain()");
         }
         let all: Vec<String> =
             session.all("SELECT substr(id, 14, 5) || ' ' || action FROM taskq.tasks ORDER BY id");
-        assert_eq!(all, ["01:00 x", "02:00 x", "03:00 x", "03:30 y", "04:30 y"], "{overlap}");
+        assert_eq!(all, expected, "{overlap}");
         assert_eq!(next(&mut session), "05:30", "{overlap}");
     }
 }
 
-/// With another clock no worker comes: the call inserts the runs at its end, also those of what the schedule was.
+/// A call that gives up waiting has changed nothing.
 #[test]
-fn a_waiting_call_inserts_what_is_left_of_its_action() {
+fn a_call_that_gives_up_waiting_for_a_run_leaves_the_schedule_as_it_was() {
     let db = Db::new();
     let mut session = hourly(&db, "overlap => 'queue', backfill => 'all'");
-    call(&mut session, "pause_schedule('s')");
-    session.set_now(Some("2030-01-01 02:20:00Z"));
-    set(&mut session, "30 * * * *", r#"'{"action": "y"}'"#);
-    let mut sleeper = db.connect();
-    sleeper.set_now(Some("2030-01-01 02:20:00Z"));
-    let asleep = sleeper.background(|s| s.own_with("w", 1, &["x"], "wait => '4 seconds'").unwrap());
-    session.until_asleep(asleep.pid());
-    call(&mut session, "resume_schedule('s')");
-    assert_eq!(asleep.join().1[0].task_id, "s@2030-01-01T01:00:00Z");
-}
-
-#[test]
-fn the_action_of_what_is_left_is_in_use() {
-    let db = Db::new();
-    let mut session = hourly(&db, "overlap => 'queue'");
-    call(&mut session, "pause_schedule('s')");
-    call(&mut session, "set_action('x', max_tries => 3)");
-    session.set_now(Some("2030-01-01 02:20:00Z"));
-    set(&mut session, "30 * * * *", r#"'{"action": "y"}'"#);
-    refused(&mut session, "TQ005", "x", "SELECT taskq.forget_action('x')", &[]);
+    look_at(&mut session, "01:00:01");
+    let grant = session.own_one("x");
+    let mut other = db.connect();
+    other.set_now(Some("2030-01-01 01:10:00Z"));
+    other.run("BEGIN");
+    other.complete(&grant);
+    session.set_now(Some("2030-01-01 03:20:00Z"));
+    session.run("SET lock_timeout = '100ms'");
+    let error = session.query(&format!("SELECT taskq.schedule('s', '30 * * * *', '{X}')"), &[]).unwrap_err();
+    assert_eq!(sqlstate(&error), "55P03");
+    session.run("RESET lock_timeout");
+    assert_eq!((runs(&mut session).len(), next(&mut session)), (1, "02:00".to_owned()));
+    other.run("COMMIT");
+    call(&mut session, "maintain()");
+    assert_eq!(runs(&mut session), ["01:00", "02:00", "03:00"]);
 }
 
 /// A run that cannot be inserted is told as ever, and keeps neither the rest nor the new times from coming.

@@ -63,7 +63,8 @@ const KINDS: [(&str, &str, &str); 6] = [
 fn each_kind_is_done_beside_each_call_that_sleeps() {
     let cluster = Cluster::start(TMP, "tender-each", &["max_connections=60"]);
     cluster.connect().run("CREATE DATABASE model TEMPLATE postgres");
-    let pairs: Vec<(&str, usize)> = CALLS.iter().flat_map(|call| (0..KINDS.len()).map(|n| (*call, n))).collect();
+    let pairs: Vec<(&str, usize)> =
+        CALLS.iter().flat_map(|call| (0..KINDS.len()).map(|n| (*call, n))).collect();
     for n in 0..pairs.len() {
         cluster.connect().run(&format!("CREATE DATABASE d{n} TEMPLATE model"));
     }
