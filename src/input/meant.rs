@@ -1,29 +1,39 @@
 //! Which name is probably meant by one that does not exist.
 
 /// Names of keys as they were before 0.1.0.
-const RENAMED: [(&str, &str); 3] = [("group", "group_id"), ("key", "merge_key"), ("unique", "unique_by")];
+const RENAMED: [(&str, &str); 4] =
+    [("group", "group_id"), ("key", "merge_key"), ("unique", "unique_by"), ("maxduration", "lease")];
 
-/// Names of arguments that are something else as a key.
-const OTHERWISE: [(&str, &str, &str); 1] = [(
-    "retention_aborted",
-    "retention",
-    ": it is \"aborted\" in \"retention\", {\"completed\": \"7 days\", \"aborted\": \"90 days\"} for instance",
-)];
+/// What other queues call some keys, where no spelling comes near.
+const FOREIGN: [(&str, &str); 12] = [
+    ("payload", "body"),
+    ("args", "body"),
+    ("data", "body"),
+    ("queue", "action"),
+    ("attempts", "max_tries"),
+    ("maxattempts", "max_tries"),
+    ("retries", "max_tries"),
+    ("timeout", "lease"),
+    ("runat", "not_before"),
+    ("dependencies", "depends_on"),
+    ("idempotencykey", "unique_by"),
+    ("taskid", "id"),
+];
 
-/// A clause about the key that is meant, if one comes near; `otherwise` has what other queues call theirs.
-pub(super) fn meant(unknown: &str, known: &[&str], otherwise: &[(&str, &str)]) -> Option<String> {
-    if let Some((_, now)) = RENAMED.iter().find(|(old, now)| *old == unknown && known.contains(now)) {
-        return Some(format!(": it is now \"{now}\""));
-    }
-    if let Some((.., clause)) =
-        OTHERWISE.iter().find(|(name, key, _)| *name == unknown && known.contains(key))
-    {
-        return Some((*clause).to_owned());
+/// A clause about the key that is meant, if one comes near.
+pub(super) fn meant(unknown: &str, known: &[&str]) -> Option<String> {
+    if unknown == "retention_aborted" && known.contains(&"retention") {
+        let like = "{\"completed\": \"7 days\", \"aborted\": \"90 days\"}";
+        return Some(format!(": it is \"aborted\" in \"retention\", as in {like}"));
     }
     let plain = plain(unknown);
-    let same = known.iter().find(|key| self::plain(key) == plain).copied();
-    let foreign = || otherwise.iter().find(|(name, _)| self::plain(name) == plain).map(|(_, key)| *key);
-    let key = same.or_else(foreign).or_else(|| near(unknown, known))?;
+    let of = |list: &[(&str, &'static str)]| {
+        list.iter().find(|(name, key)| *name == plain && known.contains(key)).map(|(_, key)| *key)
+    };
+    if let Some(now) = of(&RENAMED) {
+        return Some(format!(": it is now \"{now}\""));
+    }
+    let key = of(&FOREIGN).or_else(|| near(unknown, known))?;
     Some(format!(": \"{key}\" is probably meant"))
 }
 
@@ -67,11 +77,12 @@ mod tests {
 
     #[test]
     fn typos_styles_and_foreign_names_find_their_key() {
-        const KNOWN: [&str; 7] = ["id", "action", "body", "max_tries", "depends_on", "group_id", "merge_key"];
-        const FOREIGN: [(&str, &str); 2] = [("payload", "body"), ("attempts", "max_tries")];
+        const KNOWN: [&str; 8] =
+            ["id", "action", "body", "lease", "max_tries", "depends_on", "group_id", "merge_key"];
         for (unknown, expected) in [
             ("group", Some(": it is now \"group_id\"")),
             ("key", Some(": it is now \"merge_key\"")),
+            ("max_duration", Some(": it is now \"lease\"")),
             // Not a key of this object under any name.
             ("unique", None),
             ("max_trys", Some(": \"max_tries\" is probably meant")),
@@ -87,7 +98,7 @@ mod tests {
             ("x", None),
             ("", None),
         ] {
-            assert_eq!(meant(unknown, &KNOWN, &FOREIGN).as_deref(), expected, "{unknown}");
+            assert_eq!(meant(unknown, &KNOWN).as_deref(), expected, "{unknown}");
         }
     }
 

@@ -12,6 +12,7 @@ const MEANT: &[(&str, &str)] = &[
     ("key", "merge_key"),
     ("group", "group_id"),
     ("unique", "unique_by"),
+    ("max_duration", "lease"),
     ("max_trys", "max_tries"),
     ("maxTries", "max_tries"),
     ("max_attempts", "max_tries"),
@@ -47,11 +48,11 @@ fn an_unknown_key_names_the_element_and_the_key_that_is_meant() {
     let tasks = json!([{"id": "bad", "action": "x", "zork": 1}]);
     let error = refused(&mut session, "TQ006", "zork", "SELECT taskq.insert_tasks($1)", &[&tasks]);
     assert_eq!(error.message(), "malformed task: unknown key \"zork\"");
-    let edges = json!([{"from": "a", "run": "b"}]);
+    let edges = json!([{"aftr": "a", "run": "b"}]);
     let error =
         refused(&mut session, "TQ006", "\"after\"", "SELECT taskq.add_dependencies($1::jsonb)", &[&edges]);
     assert!(error.detail().unwrap().contains("element 1"), "{error:?}");
-    let returns = json!([{"task_id": "a", "code": "completed"}]);
+    let returns = json!([{"task_id": "a", "statuscode": "completed"}]);
     let error =
         refused(&mut session, "TQ006", "status_code", "SELECT taskq.return_tasks($1::jsonb)", &[&returns]);
     assert!(error.detail().unwrap().contains("element 1 (\"a\")"), "{error:?}");
@@ -78,10 +79,7 @@ fn malformed() -> Vec<(Value, &'static str)> {
             json!({"action": "x", "to_signal_after": [{"id": "a", "condition": "done"}]}),
             "key \"to_signal_after\", entry 1: key \"condition\" is \"done\", not one of completed, settled, aborted",
         ),
-        (
-            json!({"action": "x", "retention": {"failed": "1 d"}}),
-            "key \"retention\": unknown key \"failed\": \"aborted\"",
-        ),
+        (json!({"action": "x", "retention": {"abort": "1 d"}}), "key \"retention\": unknown key \"abort\""),
         (json!({"action": "x", "backoff": "1 minute"}), "key \"backoff\": it is a string, not an object"),
         (json!({"action": "x", "backoff": {"kind": "fixed"}}), "key \"backoff\": key \"initial\" is missing"),
         (
@@ -126,7 +124,7 @@ fn the_hint_is_about_the_object_or_the_value_in_question() {
     let unique = "The keys of unique_by are \"key\", \"period\", \"states\", \"on_conflict\", \"max_wait\".";
     let interval = "Give an interval from 0 to 1,000 years, \"5 minutes\" for instance.";
     for (key, value, meant, hint) in [
-        ("backoff", json!({"kind": "fixed", "initial": "1 s", "maximum": "1 h"}), "\"max\"", backoff),
+        ("backoff", json!({"kind": "fixed", "initial": "1 s", "maxx": "1 h"}), "\"max\"", backoff),
         ("backoff", json!({"kind": "fixed"}), "\"initial\"", backoff),
         ("backoff", json!("1 minute"), "a string", backoff),
         ("backoff", json!({"kind": "fixed", "initial": "soon"}), "soon", interval),
@@ -138,7 +136,7 @@ fn the_hint_is_about_the_object_or_the_value_in_question() {
         ),
         (
             "depends_on",
-            json!([{"task": "a"}]),
+            json!([{"task_id": "a"}]),
             "\"id\"",
             "The keys of a reference to a task are \"id\", \"condition\".",
         ),
