@@ -153,7 +153,7 @@ fn a_call_whose_table_is_rewritten_before_it_locks_it_sees_its_rows() {
     let db = Db::new();
     let (mut session, mut owner) = (db.connect(), db.connect());
     let mut held_up = 0;
-    for table in ["run", "task", "dependency", "blocked", "signal", "lease", "settled", "action"] {
+    for table in ["run", "task", "dependency", "blocked", "countdown", "lease", "settled", "action"] {
         let [parent, child] = ["parent", "child"].map(|name| format!("{name} of {table}"));
         let tasks =
             json!([{"id": parent, "action": "x"}, {"id": child, "action": "y", "depends_on": [parent]}]);
