@@ -46,7 +46,7 @@ const TYPES: [(&str, Kind); 15] = [
 ];
 
 /// All of them, by file.
-const VARIABLES: [(&str, &str, Kind); 44] = [
+const VARIABLES: [(&str, &str, Kind); 45] = [
     ("background/call.rs", "STARTS", Cadence),
     ("claim/merge.rs", "KEYS", UnderWay),
     ("ends/actors.rs", "LOST", UnderWay),
@@ -86,6 +86,7 @@ const VARIABLES: [(&str, &str, Kind); 44] = [
     ("store/settled.rs", "SETTLED", Cadence),
     ("store/tally.rs", "PACES", Cadence),
     ("store/task.rs", "PLACES", Place),
+    ("verbs/look/page.rs", "TABLES", Constant),
     ("wake/notes.rs", "NOTES", UnderWay),
     ("wake/notes.rs", "STAYS", UnderWay),
     ("wake/owed.rs", "OWED", UnderWay),
@@ -127,9 +128,9 @@ fn what_a_session_remembers_is_in_one_variable() {
 
 #[test]
 fn variables_are_seen() {
-    let text = "thread_local! {\n    /// One.\n    static ONE: Cell<u64> = const { Cell::new(0) };\n}\n\
-                pub(in crate::a) static TWO: u8 = 0;\npub static mut THREE: [Rule; 2] = x;\n\
-                fn f(x: &'static str) {}\n// static FOUR: u8 = 0;\nstatic FIVE:\n    u8 = 0;";
+    let text = "thread_local! {\n    /// One.\n    static ONE: Cell<u64> = const { Cell::new(0) };\n}\
+                \npub(in crate::a) static TWO: u8 = 0;\npub static mut THREE: [Rule; 2] = x;\
+                \nfn f(x: &'static str) {}\n// static FOUR: u8 = 0;\nstatic FIVE:\n    u8 = 0;";
     let found: Vec<_> = declared(text).collect();
     assert_eq!(found, [("ONE", "Cell"), ("TWO", "u8"), ("THREE", "[Rule"), ("FIVE", "")]);
 }
