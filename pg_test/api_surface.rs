@@ -83,6 +83,7 @@ function delete_group(group_id text) -> bigint
 function delete_tasks(task_ids text[] DEFAULT NULL::text[], actions text[] DEFAULT NULL::text[], groups text[] DEFAULT NULL::text[], status_like text DEFAULT NULL::text, causes text[] DEFAULT NULL::text[], settled_since timestamp with time zone DEFAULT NULL::timestamp with time zone, settled_until timestamp with time zone DEFAULT NULL::timestamp with time zone, max_tasks integer DEFAULT NULL::integer) -> bigint
 function dependency_results(task_id text) -> TABLE(task_id text, action text, status_code taskq.status_code, status text, result jsonb)
 function descendants(task_id text, max_tasks integer DEFAULT NULL::integer) -> TABLE(task_id text, action text, state text, depth integer)
+function endings(after text DEFAULT NULL::text, max_tasks integer DEFAULT 1000, actions text[] DEFAULT NULL::text[]) -> TABLE(cursor text, task_id text, action text, group_id text, status_code taskq.status_code, cause text, status text, result jsonb, num_tries integer, settled_at timestamp with time zone)
 function extend_tasks_ownership(actor_id text, task_ids text[], tokens uuid[], lease interval) -> TABLE(task_id text, owned boolean, action_deadline timestamp with time zone)
 function forget_action(action text) -> void
 function grant_inserter(role text, actions text[] DEFAULT NULL::text[]) -> void

@@ -158,6 +158,17 @@ CREATE FUNCTION taskq.update_tasks(
 COMMENT ON FUNCTION taskq.update_tasks IS
     'change tasks that meet all the filters and are neither in progress nor settled, in place; NULL leaves as it is; returns how many they are';
 
+CREATE FUNCTION taskq.endings(
+        after text = NULL,
+        max_tasks integer = 1000,
+        actions text[] = NULL)
+    RETURNS TABLE (cursor text, task_id text, action text, group_id text, status_code taskq.status_code, cause text, status text,
+                   result jsonb, num_tries integer, settled_at timestamptz)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 1000
+    AS 'MODULE_PATHNAME', 'taskq_endings_wrapper';
+COMMENT ON FUNCTION taskq.endings IS
+    'the tasks that have settled behind a cursor, in an order to which nothing is added before a cursor that was given out';
+
 CREATE FUNCTION taskq.own_tasks(
         actor_id text,
         max_tasks integer,

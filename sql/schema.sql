@@ -350,7 +350,7 @@ CREATE TABLE taskq.settled (
     CONSTRAINT settled_cause_check CHECK (cause IN ('w', 't', 'x', 'd', 's', 'c', 'r', 'o', 'm', 'k', 'e', 'g'))
 );
 CREATE INDEX settled_expires_idx ON taskq.settled (expires_at);                   -- tasks whose retention is over
-CREATE INDEX settled_at_idx ON taskq.settled (settled_at);                        -- what has ended lately
+CREATE INDEX settled_at_idx ON taskq.settled (settled_at, task_no);               -- what has ended lately, in the order of cursors
 COMMENT ON TABLE taskq.settled IS 'how tasks ended';
 
 -- How many tasks have settled, per action, code and cause (those of which nothing is left but the end, cause r, not counted).

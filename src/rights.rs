@@ -209,6 +209,14 @@ pub(crate) fn check_actions<'a>(doing: Doing, actions: impl IntoIterator<Item = 
     }
 }
 
+/// The actions of those named that the caller has to do with; of none named all of these. `None`: all there are.
+pub(crate) fn only_allowed(doing: Doing, named: Option<Vec<String>>) -> Result<Option<Vec<String>>> {
+    match named {
+        Some(named) => check_actions(doing, named.iter().map(String::as_str)).map(|()| Some(named)),
+        None => Ok(allowed(doing).map(|allowed| allowed.iter().cloned().collect())),
+    }
+}
+
 /// Refuses a call that could be about tasks of any action, where the caller's part is narrowed.
 pub(crate) fn check_whole_queue(doing: Doing) -> Result<()> {
     allowed(doing).map_or(Ok(()), |allowed| Err(Refusal::other_tasks(&allowed)))

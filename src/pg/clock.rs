@@ -104,6 +104,21 @@ impl Time {
         .unwrap_or(Time::INFINITY)
     }
 
+    /// Microseconds since 2000-01-01 UTC, as Postgres stores it.
+    pub(crate) fn to_micros(self) -> i64 {
+        self.0
+    }
+
+    /// The time with so many of them.
+    pub(crate) fn from_micros(micros: i64) -> Time {
+        Time(micros)
+    }
+
+    /// The next point in time that can be told from this one.
+    pub(crate) fn next(self) -> Time {
+        Time(self.0.saturating_add(1))
+    }
+
     /// The same by the server's clock. To be used where nothing replaces the queue's clock, or where it is a hint only.
     pub(crate) fn by_server(self) -> Wall {
         Wall(self.0)

@@ -38,7 +38,8 @@ pub(crate) fn store_all(endings: &[Ending], now: Time) -> (Vec<(TaskNo, Outcome)
     let at = store(endings, now);
     let holders: Vec<Ending> = endings.iter().filter(|e| e.keyed).cloned().collect();
     let riders = if holders.is_empty() { Vec::new() } else { shared_end::of_riders(&holders) };
-    let at = store(&riders, at);
+    // What settles because of another settles later, if only by a moment: `endings` shows it behind that.
+    let at = if riders.is_empty() { at } else { store(&riders, at.next()) };
     (endings.iter().chain(&riders).map(|e| (e.task_no, e.outcome)).collect(), at)
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn propagate_deltas(mut deltas: Deltas, mut settled_at: Option<Time>,
     while !deltas.is_empty() {
         check_for_interrupts();
         let endings = apply(deltas, settled_at, now);
-        now = store(&endings, now);
+        now = store(&endings, now.next());
         settled_at = Some(now);
         let news: Vec<(TaskNo, Outcome)> = endings.iter().map(|e| (e.task_no, e.outcome)).collect();
         deltas = if news.is_empty() { Deltas::new() } else { countdown::deltas(&news) };

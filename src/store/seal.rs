@@ -169,6 +169,17 @@ impl State {
     }
 }
 
+/// A time before which nothing settles any more, and all that did is visible: that of the mark, where each transaction with an id
+/// below the mark's has ended, else up to when all is sealed.
+pub(crate) fn reached() -> Wall {
+    let (states, Looked { xmin, .. }) = READ_SEAL.look(());
+    let Some(State { until, mark_at, mark_xid, .. }) = states.into_iter().next() else {
+        return Wall::BEGINNING;
+    };
+    let marked = mark_at.zip(mark_xid).filter(|(_, xid)| xmin >= xid.unsigned_abs());
+    marked.map_or(until, |(at, _)| at.max(until))
+}
+
 /// Seals what may be sealed, in one step; marks have to be so old. Whether there is more.
 ///
 /// Not under REPEATABLE READ and above, where SKIP LOCKED raises an error at a row that was changed since the snapshot.

@@ -9,6 +9,7 @@ pub(crate) mod complete;
 mod delay_workgroup;
 pub(crate) mod delete;
 pub(crate) mod dependencies;
+mod endings;
 pub(crate) mod extend;
 mod filter;
 mod forget_action;

@@ -43,7 +43,8 @@ fn table(session: &mut Session) -> (BTreeMap<String, Vec<bool>>, BTreeSet<String
 }
 
 /// Of what monitors have, this is not about all tasks.
-const NARROWED_TOO: [&str; 8] = [
+const NARROWED_TOO: [&str; 9] = [
+    "endings",
     "wait_for_task",
     "wait_for_tasks",
     "task_channel",

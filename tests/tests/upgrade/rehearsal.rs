@@ -28,7 +28,7 @@ const CHANGED: [(&str, &str); 8] = [
         ") WITH (fillfactor = 46);\nCREATE INDEX run_claim_idx",
     ),
     (
-        "CREATE INDEX settled_at_idx ON taskq.settled (settled_at);",
+        "CREATE INDEX settled_at_idx ON taskq.settled (settled_at, task_no);",
         "CREATE INDEX settled_at_idx ON taskq.settled (settled_at, code);",
     ),
     (
