@@ -136,9 +136,12 @@ def test_a_task_that_is_taken_over(taskq_app: App, monkeypatch: pytest.MonkeyPat
         return f"by try {task.num_tries}"
 
     taskq_app.insert("slow", id="s")
-    with working(taskq_app, concurrency=1):
+    # As though it were another process: one never performs a task twice at once.
+    other = App(f"{conninfo(taskq_app)} application_name=other")
+    other.task("slow", lease="0.5 seconds")(slow)
+    with working(taskq_app, concurrency=1), other:
         began.wait()
-        with working(taskq_app, concurrency=1):
+        with working(other, concurrency=1):
             until(lambda: state(taskq_app, "s") == "completed")
         go.set()
         until(lambda: len(ended) == 2)

@@ -213,7 +213,6 @@ def _may_run(worker: Worker) -> bool:
 # The arguments of taskq.set_action, and what makes their type known.
 _SETTINGS: dict[str, LiteralString] = {
     "max_tries": "max_tries => %s::int",
-    "lease": "lease => %s::text::interval",
     "backoff": "backoff => %s::text::jsonb",
     "max_concurrency": "max_concurrency => %s::int",
     "rate_limit": "rate_limit => %s::int",

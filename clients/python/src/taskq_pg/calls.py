@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 Statement = tuple[LiteralString, list[Any]]
 
+# How long the deadline is away is asked of the queue's own clock.
 _COLUMNS = """task_id, token::text, action, body, num_tries, num_failures, action_deadline, checkpoint, priority,
-              metadata, results"""
+              metadata, extract(epoch FROM action_deadline - taskq.clock())::float8, results"""
 # The limit is set by the statement that it is for, in its transaction: PgBouncer may stand in between.
 _ACTOR = "CASE WHEN set_config('lock_timeout', %s, true) IS NOT NULL THEN %s END"
 # A transaction_timeout, which PostgreSQL has from version 17 on, would end a session that sleeps for longer. NULL is no
@@ -24,6 +25,12 @@ _SLEEP = """(SELECT least(wait, nullif(current_setting('transaction_timeout', tr
                FROM (SELECT %s::text::interval AS wait) AS asked WHERE wait IS NOT NULL)"""
 _EXTEND = f"""SELECT owned FROM taskq.extend_tasks_ownership({_ACTOR}, %s::text[], %s::text[]::uuid[],
                                                              %s::text::interval)"""
+
+# When the time of a try is over whatever its heartbeats do, in seconds from now; NULL is never.
+_RUN_TIME: LiteralString = """SELECT t.id, extract(epoch FROM t.owned_at + coalesce(t.max_run_time, a.max_run_time)
+                                                              - taskq.clock())::float8
+                                FROM taskq.tasks AS t LEFT JOIN taskq.actions AS a USING (action)
+                               WHERE t.id = ANY (%s::text[])"""
 
 
 class Calls:
@@ -59,9 +66,13 @@ class Calls:
         tokens = [performance.task.token for performance in performances]
         return _EXTEND, [_limit(patience), self._actor, ids, tokens, f"{lease} seconds"]
 
+    def run_time(self, ids: Sequence[str]) -> Statement:
+        """Tell for each task when its time is over."""
+        return _RUN_TIME, [ids]
+
     def tasks(self, rows: Iterable[Sequence[Any]]) -> list[Task]:
         """Return the tasks that were granted."""
-        return [self._task(*row[:12]) for row in rows]
+        return [self._task(*row[:13]) for row in rows]
 
     def _task(self, *columns: Any) -> Task:
         unreadable = next((column.problem for column in columns if isinstance(column, Unreadable)), None)

@@ -47,7 +47,7 @@ class Connections:
 
     def __init__(self, source: str | Connect, source_async: ConnectAsync | None = None) -> None:
         """Take a conninfo, or a function that returns a connection. Nothing is opened yet."""
-        self._source = source
+        self.source = source
         self._source_async = source_async
         self._lock = threading.Lock()
         self._idle: list[psycopg.Connection[Any]] = []
@@ -64,13 +64,13 @@ class Connections:
     @property
     def has_async(self) -> bool:
         """Whether a connection of asyncio can be had: not from a function that returns a plain one."""
-        return self._source_async is not None or isinstance(self._source, str)
+        return self._source_async is not None or isinstance(self.source, str)
 
     def open(self, name: str = "taskq") -> psycopg.Connection[Any]:
         """Open a connection in autocommit mode."""
-        if isinstance(self._source, str):
-            return psycopg.connect(self._source, **_settings(self._source, name))
-        connection = self._source()
+        if isinstance(self.source, str):
+            return psycopg.connect(self.source, **_settings(self.source, name))
+        connection = self.source()
         if not isinstance(connection, psycopg.Connection):
             raise TypeError(f"the function that connects has returned a {type(connection).__name__}, no connection")
         connection.autocommit = True
@@ -82,9 +82,9 @@ class Connections:
             connection = await self._source_async()
             await connection.set_autocommit(True)
             return connection
-        if not isinstance(self._source, str):
+        if not isinstance(self.source, str):
             raise TypeError("give App(connect_async=...) as well: its connect function makes plain connections")
-        return await psycopg.AsyncConnection.connect(self._source, **_settings(self._source, name))
+        return await psycopg.AsyncConnection.connect(self.source, **_settings(self.source, name))
 
     @contextmanager
     def use(self) -> Iterator[psycopg.Connection[Any]]:
@@ -157,7 +157,7 @@ class Connections:
     def _resets(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
         """Tell whether the session may be reset, and reset what psycopg keeps for it."""
         # Of one that the program has opened, only the program knows what it is to be reset to.
-        if not isinstance(self._source, str) or self._source_async is not None or not _reusable(connection):
+        if not isinstance(self.source, str) or self._source_async is not None or not _reusable(connection):
             return False
         connection.row_factory = tuple_row
         connection.prepare_threshold = None

@@ -55,7 +55,6 @@ class ActionSettings(TypedDict, total=False):
     """Settings of an action, for all workers together: the arguments of ``taskq.set_action``."""
 
     max_tries: int
-    lease: Duration
     backoff: Mapping[str, Any]
     max_concurrency: int
     rate_limit: int

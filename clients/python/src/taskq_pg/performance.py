@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import inspect
 import json
 import logging
@@ -26,11 +27,15 @@ from .workflow import AsyncContext, Context
 log = logging.getLogger("taskq_pg")
 
 # It has not failed: it uses up no try, and need not wait for its back-off.
-GIVEN_BACK = {"status_code": "pending", "status": "given back by a worker that stops", "count_try": False}
+_GIVEN_BACK = {"status_code": "pending", "count_try": False}
+_STOPPED = "given back by a worker that stops"
 # The queue refuses this if that transaction has committed.
 _ROLLED_BACK = {"status_code": "pending", "status": "the transaction that completed it was rolled back"}
 
 _LONGEST_STATUS = 4000
+
+# Whose handlers run in this process, by database and task.
+_performing: dict[tuple[Any, str], Performance] = {}
 
 
 class Performance:
@@ -42,7 +47,11 @@ class Performance:
         """Begin nothing yet; ``ended`` is told once, by any thread, when the performance is over."""
         self.task = task
         self.handler = handler
-        self.extended_at = time.monotonic()
+        self.granted_at = self.extended_at = time.monotonic()
+        self.ends_at = float("inf")
+        """When the time of the try is over, however often its lease is extended, by time.monotonic()."""
+        self.asked_run_time = False
+        self.lost_at = float("inf")
         self.running = True
         self.over = False
         self.returns: str | None = None
@@ -54,6 +63,7 @@ class Performance:
         """When the next such call is made, by time.monotonic()."""
         self.error: BaseException | None = None
         self._ended = ended
+        self._key = (task.app.connections.source, task.id)
         self._lock = threading.Lock()
         self._future: asyncio.Task[Any] | None = None
         self._loop = loop
@@ -63,9 +73,15 @@ class Performance:
         passed = time.monotonic() - self.extended_at
         return not self.task.lost.is_set() and passed >= self.handler.lease / 3 - slack
 
+    def begins(self) -> bool:
+        """Take the task for this process, unless a handler of an earlier try still runs here."""
+        return _performing.setdefault(self._key, self) is self
+
     def run(self) -> None:
         """Perform the task in this thread."""
         text = None
+        if self._is_late():
+            return self._finish(None)
         try:
             with tracing.performance(self.task) as span:
                 value = error = None
@@ -79,27 +95,32 @@ class Performance:
                 span.ended(outcome, self.error)
         except BaseException as problem:
             text = self._without_trace(text, problem)
-        self.running = False
-        self._end(text)
+        return self._finish(text)
 
-    def start(self) -> None:
+    def start(self, context: contextvars.Context) -> None:
         """Perform the task on the loop; called by another thread."""
-        self._loop.call_soon_threadsafe(self._start)
+        self._loop.call_soon_threadsafe(self._start, context)
 
     def interrupt(self) -> None:
         """Cancel the coroutine, if it is one; called by another thread."""
         with contextlib.suppress(RuntimeError):  # the loop was closed
             self._loop.call_soon_threadsafe(self._cancel)
 
-    def lose(self) -> None:
+    def lose(self, why: str) -> None:
         """Take note that the task is no longer held."""
-        log.warning("%s: lost, it was cancelled or taken over", self.task.id)
+        log.warning("%s: lost, %s", self.task.id, why)
+        self.lost_at = time.monotonic()
         self.task.lost.set()
         self.interrupt()
 
-    def give_back(self) -> None:
-        """End the performance, whether its handler has ended or not."""
-        self._end(self._json(GIVEN_BACK))
+    def give_back(self, why: str = _STOPPED, **keys: Any) -> None:
+        """End the performance, whether its handler has ended or not; no try is used up."""
+        self._end(self._json({**_GIVEN_BACK, "status": why, **keys}))
+
+    def give_up(self) -> None:
+        """End the performance of a task that is lost, whose handler goes on."""
+        log.error("%s: its handler goes on though the task is lost; another takes its place", self.task.id)
+        self._end(None)
 
     def refused(self, error: psycopg.Error) -> None:
         """Change what the queue is told, since it has refused that."""
@@ -127,10 +148,27 @@ class Performance:
             self.over = True
         self._ended(self)
 
-    def _start(self) -> None:
-        self._future = asyncio.ensure_future(self.run_async())
-        if self.task.lost.is_set():
-            self._future.cancel()
+    def _finish(self, text: str | None) -> None:
+        """Take note that the handler has ended, or is not begun; called once or twice."""
+        self.running = False
+        if _performing.get(self._key) is self:
+            del _performing[self._key]
+        self._end(text)
+
+    def _is_late(self) -> bool:
+        """Give the task back if less than half of its time is left, since it has waited for its turn here."""
+        now = time.monotonic()
+        if now < self.ends_at and now - self.granted_at <= self.ends_at - now:
+            return self.over
+        self.give_back("given back, most of its max_run_time was over before it began")
+        return True
+
+    def _start(self, context: contextvars.Context) -> None:
+        if self.task.lost.is_set() or self._is_late():
+            return self._finish(None)
+        self._future = self._loop.create_task(self.run_async(), context=context)
+        # One that is cancelled before its first step runs nothing.
+        return self._future.add_done_callback(lambda _: self._finish(None))
 
     def _cancel(self) -> None:
         if self._future is not None:
@@ -150,8 +188,7 @@ class Performance:
                 span.ended(outcome, self.error)
         except BaseException as problem:
             text = self._without_trace(text, problem)
-        self.running = False
-        self._end(text)
+        self._finish(text)
 
     def _await(self, value: Awaitable[Any]) -> Any:
         """Await on the loop what a plain function has returned, as a decorator around a coroutine function does."""
@@ -235,7 +272,7 @@ class Performance:
                 outcome["delay_workgroup"] = interval(error.delay_workgroup)
             return outcome
         if isinstance(error, asyncio.CancelledError) and task.stopping.is_set():
-            return GIVEN_BACK
+            return {**_GIVEN_BACK, "status": _STOPPED}
         log.error("%s: failed on try %d", task.id, task.num_tries, exc_info=error)
         # When it is tried again is the queue's business: the back-off of the task, of its action, or of all.
         name = _name(error)

@@ -86,11 +86,14 @@ class Task:
     checkpoint: Any = field(repr=False)
     priority: int
     metadata: dict[str, Any] | None = field(repr=False)
+    seconds_left: float | None = field(repr=False)
+    """How far the deadline was away when it was granted; None if it has none."""
     results: list[Result] = field(repr=False)
     """What its dependencies left, if its handler was registered with ``results=True``; else empty."""
     steps: dict[str, Any] = field(repr=False)
     lost: threading.Event = field(default_factory=threading.Event, repr=False)
-    """Set when a heartbeat tells that the task is lost, cancelled for instance. A coroutine is cancelled as well."""
+    """Set when the task is lost: its ``max_run_time`` is over, it was cancelled, or another has it. A coroutine is
+    cancelled as well."""
     stopping: threading.Event = field(default_factory=threading.Event, repr=False)
     """Set when the worker begins to stop: what can end early, with its checkpoint saved, should."""
     unreadable: str | None = field(default=None, repr=False)

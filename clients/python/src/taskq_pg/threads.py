@@ -41,6 +41,11 @@ class Threads:
                 thread.start()
         self._jobs.put(job)
 
+    def allow_another(self) -> None:
+        """Take note that the job of one thread is given up, whose place another takes."""
+        with self._lock:
+            self._number += 1
+
     def close(self) -> None:
         """End each thread when its job, if it has one, is done."""
         for _ in self._threads:

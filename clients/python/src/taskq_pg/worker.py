@@ -16,6 +16,8 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import contextvars
+import functools
 import itertools
 import logging
 import os
@@ -52,6 +54,12 @@ _LAST_RETURNS = 10.0
 _END_OF_CLAIM = 1.0
 # For how long a heartbeat waits for a lock at most: another session may have locked a task, and not go on.
 _PATIENCE = 1.0
+# A deadline that comes by so much sooner than the lease ends, as a share of it and in seconds, is the end of the try.
+# Of one that is nearer to that the first heartbeat asks: the server may have taken a moment to say it.
+_SHORTER = 0.1
+_SHORTER_SECONDS = 0.5
+# A task whose handler of an earlier try still runs here is not granted again before that.
+_STILL_RUNS = "1 second"
 
 
 class Worker:
@@ -105,7 +113,8 @@ class Worker:
         self._closing = threading.Event()
         self._broken = False  # nothing can be returned any more
         self._failure: BaseException | None = None
-        self._commands: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[bool | None] = queue.SimpleQueue()  # to stop; to end; None: look again
+        self._given_up: list[Performance] = []
         self.coroutine: weakref.ref[Coroutine[Any, Any, Worker]] | None = None
         """What runs the worker, if the program has a loop of its own."""
         self.unblock: Callable[[], None] = lambda: None
@@ -117,6 +126,7 @@ class Worker:
 
     async def run(self) -> None:
         """Work until stopped; if this is cancelled, stop and wait for the end of that."""
+        self._context = contextvars.copy_context()
         loop = self._loop = asyncio.get_running_loop()
         over, finished = loop.create_future(), threading.Event()
 
@@ -218,10 +228,36 @@ class Worker:
             condition.notify_all()
 
     def _obey(self) -> None:
-        while self._commands.get():
+        """Stop when told to, and end in time what has none left. Here no server is waited for."""
+        command: bool | None = None
+        while command is not False:
             with self._changed:
-                self._hurry = self._stopping
-                self._stop()
+                if command:
+                    self._hurry = self._stopping
+                    self._stop()
+                left = self._end_overdue()
+            try:
+                command = self._commands.get(timeout=None if left is None else max(0.0, left))
+            except queue.Empty:
+                command = None
+
+    def _end_overdue(self) -> float | None:
+        """Tell handlers whose time is over, and give up those that went on for the grace; when is the next, if any?"""
+        now, nearest = time.monotonic(), float("inf")
+        for performance in list(self._hand):
+            if performance.over:
+                continue
+            if performance.ends_at <= now and not performance.task.lost.is_set():
+                performance.lose("its max_run_time is over")
+            if performance.lost_at + self._grace <= now:
+                self._given_up.append(performance)
+                if not performance.handler.is_async:
+                    self._threads.allow_another()
+                performance.give_up()
+            else:
+                lost = performance.task.lost.is_set()
+                nearest = min(nearest, performance.lost_at + self._grace if lost else performance.ends_at)
+        return None if nearest == float("inf") else nearest - now
 
     # Claims.
 
@@ -308,15 +344,24 @@ class Worker:
             performance = Performance(task, self._handlers[task.action], self._on_end, self._loop)
             if performance.handler.lease > self._lease:
                 performance.extended_at = float("-inf")
+            shorter = max(self._lease * _SHORTER, _SHORTER_SECONDS)
+            if task.seconds_left is not None and task.seconds_left < self._lease - shorter:
+                self._ends_in(performance, task.seconds_left)
             self._hand.add(performance)
             self._changes += 1
             if self._stopping:
                 # Granted in the moment of the stop.
                 performance.give_back()
+            elif not performance.begins():
+                performance.give_back("given back, its handler still runs here", retry_after=_STILL_RUNS)
             elif performance.handler.is_async:
-                performance.start()
+                performance.start(self._context.copy())
             else:
-                self._threads.submit(performance.run)
+                self._threads.submit(functools.partial(self._context.copy().run, performance.run))
+
+    def _ends_in(self, performance: Performance, left: float) -> None:
+        performance.ends_at = time.monotonic() + left
+        self._commands.put(None)
 
     # Returns.
 
@@ -362,6 +407,22 @@ class Worker:
                 due = [performance for performance in self._hand if performance.is_due(every / 2)]
             for (lease, _), group in itertools.groupby(sorted(due, key=_beats_with), _beats_with):
                 self._extend(lease, list(group), min(lease / 30, _PATIENCE))
+            self._ask_run_time([performance for performance in due if not performance.asked_run_time])
+
+    def _ask_run_time(self, performances: Sequence[Performance]) -> None:
+        """Learn when the tries end whose time is longer than the lease that they were granted with."""
+        if not performances:
+            return
+        try:
+            asked = self._calls.run_time([performance.task.id for performance in performances])
+            left = {row[0]: row[1] for row in self._links["heartbeats"].call(*asked)}
+        except psycopg.Error as error:
+            log.info("no view of the tasks' max_run_time: %s", error)
+            left = dict[str, float | None]()
+        for performance in performances:
+            performance.asked_run_time = True
+            if (seconds_left := left.get(performance.task.id)) is not None:
+                self._ends_in(performance, seconds_left)
 
     def _extend(self, lease: float, performances: Sequence[Performance], patience: float) -> None:
         extended_at = time.monotonic()
@@ -382,7 +443,8 @@ class Worker:
             if performance.task.completed:
                 performance.extended_at = float("inf")  # the transaction of its handler has committed
             else:
-                performance.lose()
+                performance.lose("it was cancelled or taken over")
+                self._commands.put(None)
 
     # The end.
 
@@ -400,7 +462,7 @@ class Worker:
             time.sleep(0.01)
         for performance in late:
             performance.give_back()
-        self.left = sum(performance.running for performance in late)
+        self.left = sum(performance.running for performance in [*late, *self._given_up])
         given_back = time.monotonic()
         self._links["returns"].give_up_at = given_back + _LAST_RETURNS / 2
         with self._returnable:
