@@ -14,6 +14,7 @@ import pytest
 import taskq_pg as taskq
 from conftest import column, state, until, working
 from taskq_pg import App
+from taskq_pg.steps import Steps
 from taskq_pg.testing import drain, inserted, travel
 
 
@@ -363,7 +364,9 @@ def test_a_signal_that_came_before_a_wait_without_time(taskq_app: App, clock: st
 
 
 @pytest.mark.parametrize("comes", ["in time", "too late"])
-def test_a_signal_beside_an_entry_that_dies_before_it_has_suspended(taskq_app: App, comes: str) -> None:
+def test_a_signal_beside_an_entry_that_dies_before_it_has_suspended(
+    taskq_app: App, comes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a wait tells is what the queue has, however the first entry has ended."""
 
     @taskq_app.workflow("order", backoff={"kind": "fixed", "initial": "1 minute"})
@@ -372,10 +375,15 @@ def test_a_signal_beside_an_entry_that_dies_before_it_has_suspended(taskq_app: A
             return ctx.wait_for("approved", signal="approve", timeout="2 days")
         except taskq.TimedOut:
             return "timed out"
-        finally:
-            if ctx.task.num_tries == 1:
-                raise LookupError("before the suspension")
 
+    suspend = Steps._suspend
+
+    def die_first(steps: Steps, name: str, **returns: Any) -> taskq.Suspend:
+        if steps.task.num_tries == 1:
+            raise LookupError("before the suspension")
+        return suspend(steps, name, **returns)
+
+    monkeypatch.setattr(Steps, "_suspend", die_first)
     taskq_app.insert("order", id="o")
     with pytest.raises(LookupError):
         drain(taskq_app)

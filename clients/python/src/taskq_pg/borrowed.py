@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from typing import Any, LiteralString
 
 import psycopg
 from psycopg.rows import tuple_row
+from psycopg.types.json import set_json_loads
 
 Rows = Sequence[Sequence[Any]]
 
@@ -17,6 +19,8 @@ def execute(connection: Any, query: LiteralString, arguments: Sequence[Any]) -> 
     if isinstance(connection, psycopg.Connection):
         # A cursor of the plainest kind, whatever rows the caller's connection makes.
         with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
+            # Whatever the program has set for its own: what is saved is read in one way.
+            set_json_loads(json.loads, cursor)
             return cursor.execute(query, arguments).fetchall()
     if isinstance(connection, psycopg.Cursor):
         return execute(connection.connection, query, arguments)
@@ -35,6 +39,7 @@ async def execute_async(connection: Any, query: LiteralString, arguments: Sequen
     """Do the same as ``execute`` on a connection of asyncio."""
     if isinstance(connection, psycopg.AsyncConnection):
         async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
+            set_json_loads(json.loads, cursor)
             return await (await cursor.execute(query, arguments)).fetchall()
     if isinstance(connection, psycopg.AsyncCursor):
         return await execute_async(connection.connection, query, arguments)

@@ -32,6 +32,11 @@ _RUN_TIME: LiteralString = """SELECT t.id, extract(epoch FROM t.owned_at + coale
                                 FROM taskq.tasks AS t LEFT JOIN taskq.actions AS a USING (action)
                                WHERE t.id = ANY (%s::text[])"""
 
+# What a grant has no room for, row by row.
+RESULTS: LiteralString = """SELECT task_id, action, status_code::text, status, result
+                              FROM taskq.dependency_results(%s)"""
+STEPS: LiteralString = "SELECT step, result FROM taskq.steps WHERE task_id = %s"
+
 
 class Calls:
     """Statements of one worker. ``patience`` is in seconds: for so long the statement waits for a lock."""
@@ -43,7 +48,7 @@ class Calls:
         self._app = app
         self._actor = actor
         self._claim = [actions, f"{lease} seconds"]
-        self._with_results = with_results
+        self._with_results, self._with_steps = with_results, with_steps
         steps, argument = ("steps", ", with_steps => true") if with_steps else ("NULL", "")
         self._own: LiteralString = f"""SELECT {_COLUMNS}, {steps}
                           FROM taskq.own_tasks(%s, %s, %s::text[], %s::text::interval,
@@ -76,10 +81,12 @@ class Calls:
 
     def _task(self, *columns: Any) -> Task:
         unreadable = next((column.problem for column in columns if isinstance(column, Unreadable)), None)
+        # A column that was asked for is NULL where there is too much for one row: never nothing.
+        incomplete = (self._with_results and columns[-2] is None) or (self._with_steps and columns[-1] is None)
         *plain, results, steps = (None if isinstance(column, Unreadable) else column for column in columns)
         given: list[Any] = [*plain, [_result(row) for row in results or ()], steps or {}]
         task = Task(self._app, *given)
-        task.unreadable = unreadable
+        task.unreadable, task.incomplete = unreadable, incomplete
         return task
 
 

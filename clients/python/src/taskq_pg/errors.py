@@ -69,10 +69,12 @@ class Aborted(TaskqError):
 class Suspend(BaseException):
     """Leaves a workflow in the middle: its task waits, and is entered again from the top.
 
-    No ``Exception``, so that an ``except Exception`` in a workflow lets it through.
+    No ``Exception``, so that an ``except Exception`` in a workflow lets it through. Where code swallows it all the
+    same, each call of the context raises it again, and the end of the function is that of the wait.
     """
 
-    def __init__(self, **returns: Any) -> None:
-        """Keep the keys of the return: ``depends_on``, ``wait_at_most``, ``retry_after``."""
-        super().__init__("the workflow waits")
+    def __init__(self, name: str, **returns: Any) -> None:
+        """Name the wait; keep the keys of the return: ``depends_on``, ``wait_at_most``, ``retry_after``."""
+        super().__init__(f'the workflow waits in "{name}"')
+        self.name = name
         self.returns = returns

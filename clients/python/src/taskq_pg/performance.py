@@ -17,11 +17,13 @@ import psycopg
 
 from . import tracing
 from .bodies import bounded, dumps
+from .borrowed import Rows
+from .calls import RESULTS, STEPS
 from .durations import interval
 from .errors import Leave, Lost, Reject, Retry, Suspend
 from .handlers import Handler
 from .link import is_transient
-from .task import Outcome, Task
+from .task import Outcome, Result, Task
 from .workflow import AsyncContext, Context
 
 log = logging.getLogger("taskq_pg")
@@ -86,6 +88,9 @@ class Performance:
             with tracing.performance(self.task) as span:
                 value = error = None
                 try:
+                    if self._lacks():
+                        query, arguments = self.task.app.query, [self.task.id]
+                        self._complete_grant(query(RESULTS, arguments), query(STEPS, arguments))
                     value = self.handler(self.task, self._context())
                     if inspect.isawaitable(value):
                         value = self._await(value)
@@ -181,6 +186,9 @@ class Performance:
             with tracing.performance(self.task) as span:
                 value = error = None
                 try:
+                    if self._lacks():
+                        query, arguments = self.task.app.query_async, [self.task.id]
+                        self._complete_grant(await query(RESULTS, arguments), await query(STEPS, arguments))
                     value = await self.handler(self.task, self._context())
                 except BaseException as raised:
                     error = raised
@@ -211,6 +219,13 @@ class Performance:
             raise error
         return result
 
+    def _lacks(self) -> bool:
+        return self.task.incomplete and self.handler.results
+
+    def _complete_grant(self, results: Rows, steps: Rows) -> None:
+        self.task.results[:] = [Result(*row) for row in results]
+        self.task.steps.update({row[0]: row[1] for row in steps})
+
     def _context(self) -> Context | AsyncContext | None:
         if self.task.unreadable is not None:
             raise Reject(f"what the queue has of it cannot be read: {self.task.unreadable}")
@@ -221,6 +236,12 @@ class Performance:
 
     def _tell(self, value: Any, error: BaseException | None) -> tuple[dict[str, Any] | None, str | None]:
         """Make a return of whatever the handler has returned or raised. This raises nothing."""
+        suspended = self.task.suspended
+        if suspended is not None and error is not suspended:
+            log.warning(
+                '%s: the wait "%s" was swallowed, by an except: perhaps; it waits', self.task.id, suspended.name
+            )
+            error = suspended
         try:
             if error is None and self.task.completed:
                 return None, self._json(_ROLLED_BACK)

@@ -65,7 +65,7 @@ class Steps:
         self.task = task
         """The task that performs the workflow."""
         self._lease = f"{lease} seconds"
-        self._steps = dict(task.steps)
+        self._steps = task.steps
         self._results = {result.task_id: result for result in task.results}
         self._used: dict[str, int] = {}
 
@@ -75,6 +75,7 @@ class Steps:
         return self.task.id
 
     def _use(self, name: str, unique: bool = True) -> str:
+        self.task.go_on()
         if self.task.lost.is_set():
             raise Lost(f'lost before "{name}"')
         uses = self._used[name] = self._used.get(name, 0) + 1
@@ -89,7 +90,13 @@ class Steps:
         self._steps[name] = rows[0][0]
         return rows[0][0]
 
+    def _suspend(self, name: str, **returns: Any) -> Suspend:
+        if self.task.suspended is None:
+            self.task.suspended = Suspend(name, **returns)
+        return self.task.suspended
+
     def _saving(self, name: str, value: Any, function: Callable[..., Any] | None) -> Statement:
+        self.task.go_on()
         try:
             text = dumps_again(value)
         except (TypeError, ValueError, RecursionError) as error:
@@ -116,10 +123,10 @@ class Steps:
         ids = [element if isinstance(element, str) else element["id"] for element in elements]
         if not all(task_id in self._results for task_id in ids):
             if timeout is None:
-                raise Suspend(depends_on=elements)
+                raise self._suspend(name, depends_on=elements)
             left, end = yield from self._left(until, timeout)
             if left is not None:
-                raise Suspend(depends_on=elements, wait_at_most=left)
+                raise self._suspend(name, depends_on=elements, wait_at_most=left)
             try:
                 rows = yield _ENDED, [ids, end]
             except psycopg.Error as error:
@@ -185,7 +192,7 @@ class Steps:
         left, _ = yield from self._left(until, duration)
         if left is not None:
             # Nothing to wait for but the time.
-            raise Suspend(depends_on=[], retry_after=left)
+            raise self._suspend(name, depends_on=[], retry_after=left)
         yield from self._save(name, None)
 
     def _again(self, statement: Statement, error: Exception, failures: int, delay: float) -> int:
@@ -200,13 +207,14 @@ class Steps:
             # It may have been committed. Where retention has removed a child since, a second call would insert that
             # again; the next entry finds the step, or that there is no child.
             status = "the answer was lost that tells of its children"
-            raise Suspend(status=status, count_try=False, retry_after=_PAUSE) from error
+            raise self._suspend("its tasks", status=status, count_try=False, retry_after=_PAUSE) from error
         # A call that is too large never fits. And what is given back while it is repeated would go on for ever.
         stopping = self.task.stopping.is_set()
         failures += stopping or is_limit(error)
         if failures >= _TRIES:
             if stopping:
-                raise Suspend(status="given back by a worker that stops", count_try=False) from error
+                status = "given back by a worker that stops"
+                raise self._suspend("a call", status=status, count_try=False) from error
             raise error
         log.warning("%s: a call of the workflow has failed, again in %.1f s: %s", self.id, delay, str(error).strip())
         return failures

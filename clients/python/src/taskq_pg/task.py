@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from . import borrowed
 from .bodies import body_text, dumps
 from .durations import Duration, interval
+from .errors import Suspend
 from .keys import plain
 
 if TYPE_CHECKING:
@@ -96,10 +97,19 @@ class Task:
     cancelled as well."""
     stopping: threading.Event = field(default_factory=threading.Event, repr=False)
     """Set when the worker begins to stop: what can end early, with its checkpoint saved, should."""
+    incomplete: bool = field(default=False, repr=False)
+    """Whether there is more in its results or steps than comes with a grant: views have it."""
+    suspended: Suspend | None = field(default=None, repr=False)
+    """The wait that the handler has come to, whatever it has made of that."""
     unreadable: str | None = field(default=None, repr=False)
     """Why its checkpoint, metadata, results or steps cannot be read, which aborts it."""
     completed: bool = field(default=False, repr=False)
     """Whether the handler has called ``complete``."""
+
+    def go_on(self) -> None:
+        """Raise the wait that was swallowed, if one was."""
+        if self.suspended is not None:
+            raise self.suspended
 
     def report(self, status: str | None = None, progress: float | None = None, checkpoint: Any = None) -> None:
         """Say how far it is (``progress`` from 0 to 1), and save a checkpoint for the next try."""
@@ -144,11 +154,13 @@ class Task:
         self.completed = True
 
     def _report(self, status: str | None, progress: float | None, checkpoint: Any) -> list[Any]:
+        self.go_on()
         return [self.id, self.token, status, progress, None if checkpoint is None else dumps(checkpoint)]
 
     def _complete(
         self, result: Any, status: str | None, children: Sequence[Mapping[str, Any]], children_block: bool
     ) -> list[Any]:
+        self.go_on()
         inserted = dumps(task_array(children)) if children else None
         return [
             self.id,
