@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, LiteralString
 
+import psycopg
+
+from . import borrowed
 from .bodies import Unreadable
 from .task import Result, Task
 
@@ -19,10 +22,14 @@ _COLUMNS = """task_id, token::text, action, body, num_tries, num_failures, actio
               metadata, extract(epoch FROM action_deadline - taskq.clock())::float8, results"""
 # The limit is set by the statement that it is for, in its transaction: PgBouncer may stand in between.
 _ACTOR = "CASE WHEN set_config('lock_timeout', %s, true) IS NOT NULL THEN %s END"
-# A transaction_timeout, which PostgreSQL has from version 17 on, would end a session that sleeps for longer. NULL is no
-# sleep.
-_SLEEP = """(SELECT least(wait, nullif(current_setting('transaction_timeout', true)::interval, '0') / 2)
-               FROM (SELECT %s::text::interval AS wait) AS asked WHERE wait IS NOT NULL)"""
+# What there is at the other end of a connection. A transaction_timeout, which PostgreSQL has from version 17 on, would
+# end a session that sleeps for longer.
+_ABOUT: LiteralString = """
+    SELECT extract(epoch FROM current_setting('transaction_timeout', true)::interval)::float8,
+           to_regprocedure('taskq.stop_waiting(text)') IS NOT NULL,
+           to_regprocedure('taskq.lost_channel(text)') IS NOT NULL"""
+# How long one claim sleeps in the server. It holds a snapshot meanwhile, so not for long.
+_SLEEP = 10.0
 _EXTEND = f"""SELECT owned FROM taskq.extend_tasks_ownership({_ACTOR}, %s::text[], %s::text[]::uuid[],
                                                              %s::text::interval)"""
 
@@ -50,15 +57,24 @@ class Calls:
         self._claim = [actions, f"{lease} seconds"]
         self._with_results, self._with_steps = with_results, with_steps
         steps, argument = ("steps", ", with_steps => true") if with_steps else ("NULL", "")
+        self._sleep = _SLEEP
+        self.can_stop = self.can_listen = False
+        # A claim does no more than to pass its rows on: only such a one sees to what is due, schedules for instance.
         self._own: LiteralString = f"""SELECT {_COLUMNS}, {steps}
                           FROM taskq.own_tasks(%s, %s, %s::text[], %s::text::interval,
-                                               wait => {_SLEEP}, with_results => %s{argument})"""
+                                               wait => %s::text::interval, with_results => %s{argument})"""
         self._give: LiteralString = f"""SELECT {_COLUMNS}, {steps}, sqlstate
                            FROM taskq.return_and_own_tasks({_ACTOR}, %s::text::jsonb, %s, %s::text[],
                                                            %s::text::interval, with_results => %s{argument})"""
 
-    def own(self, number: int, wait: str | None) -> Statement:
-        """Own so many tasks."""
+    def meet(self, connection: psycopg.Connection[Any]) -> None:
+        """Look at what a connection leads to."""
+        [[timeout, self.can_stop, self.can_listen]] = borrowed.execute(connection, _ABOUT, [])
+        self._sleep = min(_SLEEP, timeout / 2) if timeout else _SLEEP
+
+    def own(self, number: int, *, sleeps: bool) -> Statement:
+        """Own so many tasks; a claim that sleeps waits for one."""
+        wait = f"{self._sleep} seconds" if sleeps else None
         return self._own, [self._actor, number, *self._claim, wait, self._with_results]
 
     def give(self, returns: str, number: int, patience: float) -> Statement:

@@ -8,7 +8,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, LiteralString
 
 import psycopg
@@ -51,11 +51,15 @@ def is_limit(error: Exception) -> bool:
     return isinstance(error, psycopg.Error) and error.sqlstate in ("57014", "25P04", "53200")
 
 
+Meet = Callable[[psycopg.Connection[Any]], None]
+
+
 class Link:
     """One connection. Its calls are made one at a time, by one thread."""
 
-    def __init__(self, connections: Connections, name: str) -> None:
-        """Open nothing yet."""
+    def __init__(self, connections: Connections, name: str, meet: Meet = lambda _: None) -> None:
+        """Open nothing yet; ``meet`` is called with each connection that is opened."""
+        self._meet = meet
         self.give_up_at = float("inf")  # by time.monotonic()
         self._connections = connections
         self._name = name
@@ -71,6 +75,7 @@ class Link:
                     if self._connection is None or self._connection.closed:
                         self._connection = self._connections.open(self._name)
                         set_json_loads(load_or_say, self._connection)
+                        self._meet(self._connection)
                     return self._execute(self._connection, query, arguments)
                 except Exception as error:
                     if not is_lost(error):

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("taskq_pg")
 
-# How long one claim sleeps in the server. It holds a snapshot meanwhile, so not for long.
-_WAIT = "10 seconds"
 # For how long cancelled coroutines may clean up, and the last returns be tried, when the grace is over.
 _CLEAN_UP = 2.0
 _LAST_RETURNS = 10.0
@@ -92,7 +90,10 @@ class Worker:
         results = any(handler.results for handler in self._handlers.values())
         steps = any(handler.workflow for handler in self._handlers.values())
         self._calls = Calls(app, self._actor, self._actions, self._lease, with_results=results, with_steps=steps)
-        self._links = {name: Link(app.connections, f"taskq {name}") for name in ("claims", "returns", "heartbeats")}
+        self._links = {
+            name: Link(app.connections, f"taskq {name}", self._calls.meet if name == "claims" else lambda _: None)
+            for name in ("claims", "returns", "heartbeats")
+        }
         self._returns = Returns(self._links["returns"], self._calls)
         self._threads = Threads(concurrency)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -304,11 +305,10 @@ class Worker:
                 self._claimable.wait_for(lambda: self._stopping, delay)
 
     def _own(self, number: int) -> list[Task]:
-        query, arguments = self._calls.own(number, None if self._until_idle else _WAIT)
         link = self._links["claims"]
         for delay in delays():
             try:
-                return self._calls.tasks(link.call(query, arguments))
+                return self._calls.tasks(link.call(*self._calls.own(number, sleeps=not self._until_idle)))
             except psycopg.Error as error:
                 # Cancelled by stop(), or a sleep by a statement_timeout: nothing was granted. A claim that does not
                 # sleep has not seen then whether there is nothing.
