@@ -39,7 +39,7 @@ RAISED = [
     taskq.Retry("x", after=float("nan")),
     taskq.Retry("x", count_try=Odd()),
     taskq.Retry("x", delay_workgroup=Odd()),
-    taskq.errors.Suspend(depends_on=[Odd()]),
+    taskq.errors.Suspend("odd", depends_on=[Odd()]),
     Interrupting(),
     WithOddText(),
 ]

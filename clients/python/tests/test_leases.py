@@ -10,6 +10,7 @@ import pytest
 import taskq_pg as taskq
 from conftest import column, conninfo, register_open, state, until, working
 from taskq_pg import App
+from taskq_pg.calls import Calls
 
 
 def test_a_heartbeat_waits_for_no_open_transaction(taskq_app: App) -> None:
@@ -102,7 +103,10 @@ def test_a_function_that_is_lost_before_it_returns_an_awaitable(taskq_app: App) 
     assert ended == ["cleaned up"]
 
 
-def test_a_return_that_comes_too_late_is_logged(taskq_app: App, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_return_that_comes_too_late_is_logged(
+    taskq_app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Calls, "listen", lambda *_: None)
     go = threading.Event()
 
     @taskq_app.task("slow")
@@ -198,3 +202,40 @@ def test_a_lease_of_its_own(taskq_app: App) -> None:
         until(lambda: left("l") > 3000)
         assert left("s") < 10
         go.set()
+
+
+@pytest.mark.parametrize("kind", ["function", "coroutine"])
+def test_a_cancel_is_heard_at_once(taskq_app: App, kind: str) -> None:
+    """Not with the next heartbeat, twenty seconds later; also on a connection that was made anew."""
+    began, ended = threading.Event(), threading.Event()
+
+    if kind == "function":
+
+        @taskq_app.task("t")
+        def function(body: None, task: taskq.Task) -> None:
+            began.set()
+            task.lost.wait()
+            ended.set()
+    else:
+
+        @taskq_app.task("t")
+        async def coroutine() -> None:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+    listens = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s"
+    with working(taskq_app):
+        for anew in (False, True):
+            until(lambda: taskq_app.query(listens, ["taskq heartbeats"]))
+            if anew:
+                [[pid]] = taskq_app.query(listens, ["taskq heartbeats"])
+                taskq_app.query("SELECT pg_terminate_backend(%s)", [pid])
+                until(lambda: taskq_app.query(listens, ["taskq heartbeats"]) not in ([], [(pid,)]))
+            began.clear(), ended.clear()
+            taskq_app.insert("t", id="t" if not anew else "u")
+            began.wait()
+            taskq_app.query("SELECT taskq.cancel_tasks(NULL, actions => '{t}')")
+            assert ended.wait(15)

@@ -9,7 +9,6 @@ import pytest
 import taskq_pg as taskq
 from conftest import column, state, until, working
 from taskq_pg import App
-from taskq_pg.calls import Calls
 
 AT_ONCE = {"kind": "fixed", "initial": "0 seconds"}
 
@@ -126,18 +125,3 @@ def test_what_waited_for_its_turn_does_not_begin_with_its_time_over(taskq_app: A
         until(lambda: state(taskq_app, "t") == "completed")
     assert column(taskq_app, "t", "num_releases") == 1
     assert began == ["t"]
-
-
-def test_the_end_of_a_run_time_is_asked_once(taskq_app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    run_time = Calls.run_time
-    monkeypatch.setattr(Calls, "run_time", lambda self, ids: asked.append(ids) or run_time(self, ids))
-
-    @taskq_app.task("t", lease="0.3 seconds")
-    def slow(body: None, task: taskq.Task) -> None:
-        deadline = task.deadline
-        until(lambda: (column(taskq_app, "t", "action_deadline") - deadline).total_seconds() > 1)
-
-    taskq_app.insert("t", id="t")
-    taskq_app.work(until_idle=True)
-    assert asked == [["t"]]

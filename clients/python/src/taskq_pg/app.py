@@ -31,13 +31,15 @@ class App(Producer):
         *,
         connect_async: ConnectAsync | None = None,
         lease: Duration = "1 minute",
+        max_connections: int = 8,
     ) -> None:
         """Take a conninfo, or a function that returns a connection; left out, PGHOST and the like count.
 
         ``connect_async`` is for coroutines, if ``connect`` returns a connection. ``lease`` is for the tasks of
-        handlers that have none of their own.
+        handlers that have none of their own. ``max_connections`` bounds the connections besides those of a worker:
+        calls queue for them.
         """
-        super().__init__(connect, connect_async)
+        super().__init__(connect, connect_async, max_connections)
         self.handlers: dict[str, Handler] = {}
         self._lease = lease
         self._schedules: dict[str, Sequence[Any]] = {}
@@ -95,7 +97,7 @@ class App(Producer):
         for handler in self.handlers.values():
             if handler.settings:
                 named = ", ".join([_SETTINGS[name] for name in handler.settings])
-                values = [_setting(value) for value in handler.settings.values()]
+                values = [dumps(v) if isinstance(v, dict) else v for v in plain(handler.settings).values()]
                 yield f"SELECT taskq.set_action(%s, {named})", [handler.action, *values]
         for schedule in self._schedules.values():
             yield _SCHEDULE, schedule
@@ -227,8 +229,3 @@ _SETTINGS: dict[str, LiteralString] = {
     "expires_in": "expires_in => %s::text::interval",
     "max_run_time": "max_run_time => %s::text::interval",
 }
-
-
-def _setting(value: Any) -> Any:
-    value = plain(value)
-    return dumps(value) if isinstance(value, dict) else value

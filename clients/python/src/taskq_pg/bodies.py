@@ -55,10 +55,21 @@ def dumps_again(value: Any) -> str:
 
 
 def body_text(value: Any) -> str | None:
-    """Return the text that is stored as the body: a string as it is, nothing for None, else JSON."""
-    if value is None or (isinstance(value, str) and not isinstance(value, enum.Enum)):
+    """Return what is stored as the body: a text as it is, unless it would be read as JSON, None as none, else JSON."""
+    if value is None or (isinstance(value, str) and not isinstance(value, enum.Enum) and not _reads_as_json(value)):
         return value
     return dumps_again(value)
+
+
+def _reads_as_json(text: str) -> bool:
+    try:
+        # Also a number with more digits than Python reads.
+        json.loads(text, parse_int=str, parse_constant=_refuse)
+    except RecursionError:
+        return True
+    except ValueError:
+        return False
+    return True
 
 
 def _plain(value: Any, again: bool = False) -> Any:
@@ -108,19 +119,16 @@ def read_body(text: str | None, annotation: Any = Any) -> Any:
     """Return the stored text of a body as what the annotation asks for; ``BodyError`` if it does not fit."""
     if text is None:
         return convert(None, annotation)
-    kinds = _kinds(annotation)
-    if kinds == [str]:
-        return text
     try:
         value = read_json(text)
     except (ValueError, RecursionError) as error:
         problem = BodyError(f"the body is no JSON: {error}")
     else:
         try:
-            # What the annotation may read as a text is one, also where it looks like the JSON of a text or of null.
-            return convert(text if str in kinds and (value is None or isinstance(value, str)) else value, annotation)
+            return convert(value, annotation)
         except BodyError as error:
             problem = error
+    # What is no JSON is a text, and so is JSON of another kind to what takes a text.
     try:
         return convert(text, annotation)
     except BodyError:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, LiteralString
 
 import psycopg
+from psycopg import sql
 
 from . import borrowed
 from .bodies import Unreadable
+from .link import is_lost
 from .task import Result, Task
 
 if TYPE_CHECKING:
     from .app import App
     from .performance import Performance
+
+log = logging.getLogger("taskq_pg")
 
 Statement = tuple[LiteralString, list[Any]]
 
@@ -26,18 +31,12 @@ _ACTOR = "CASE WHEN set_config('lock_timeout', %s, true) IS NOT NULL THEN %s END
 # end a session that sleeps for longer.
 _ABOUT: LiteralString = """
     SELECT extract(epoch FROM current_setting('transaction_timeout', true)::interval)::float8,
-           to_regprocedure('taskq.stop_waiting(text)') IS NOT NULL,
-           to_regprocedure('taskq.lost_channel(text)') IS NOT NULL"""
+           to_regprocedure('taskq.stop_waiting(text)') IS NOT NULL"""
 # How long one claim sleeps in the server. It holds a snapshot meanwhile, so not for long.
 _SLEEP = 10.0
-_EXTEND = f"""SELECT owned FROM taskq.extend_tasks_ownership({_ACTOR}, %s::text[], %s::text[]::uuid[],
+_EXTEND = f"""SELECT owned, extract(epoch FROM action_deadline - taskq.clock())::float8
+                FROM taskq.extend_tasks_ownership({_ACTOR}, %s::text[], %s::text[]::uuid[],
                                                              %s::text::interval)"""
-
-# When the time of a try is over whatever its heartbeats do, in seconds from now; NULL is never.
-_RUN_TIME: LiteralString = """SELECT t.id, extract(epoch FROM t.owned_at + coalesce(t.max_run_time, a.max_run_time)
-                                                              - taskq.clock())::float8
-                                FROM taskq.tasks AS t LEFT JOIN taskq.actions AS a USING (action)
-                               WHERE t.id = ANY (%s::text[])"""
 
 # What a grant has no room for, row by row.
 RESULTS: LiteralString = """SELECT task_id, action, status_code::text, status, result
@@ -58,7 +57,8 @@ class Calls:
         self._with_results, self._with_steps = with_results, with_steps
         steps, argument = ("steps", ", with_steps => true") if with_steps else ("NULL", "")
         self._sleep = _SLEEP
-        self.can_stop = self.can_listen = False
+        self.can_stop = False
+        """Whether the queue has ``stop_waiting``."""
         # A claim does no more than to pass its rows on: only such a one sees to what is due, schedules for instance.
         self._own: LiteralString = f"""SELECT {_COLUMNS}, {steps}
                           FROM taskq.own_tasks(%s, %s, %s::text[], %s::text::interval,
@@ -69,7 +69,7 @@ class Calls:
 
     def meet(self, connection: psycopg.Connection[Any]) -> None:
         """Look at what a connection leads to."""
-        [[timeout, self.can_stop, self.can_listen]] = borrowed.execute(connection, _ABOUT, [])
+        [[timeout, self.can_stop]] = borrowed.execute(connection, _ABOUT, [])
         self._sleep = min(_SLEEP, timeout / 2) if timeout else _SLEEP
 
     def own(self, number: int, *, sleeps: bool) -> Statement:
@@ -82,14 +82,24 @@ class Calls:
         return self._give, [_limit(patience), self._actor, returns, number, *self._claim, self._with_results]
 
     def extend(self, performances: Sequence[Performance], lease: float, patience: float) -> Statement:
-        """Extend the leases, and tell for each task whether it is still owned."""
+        """Extend the leases, and tell for each task whether it is still owned, and for how many seconds."""
         ids = [performance.task.id for performance in performances]
         tokens = [performance.task.token for performance in performances]
         return _EXTEND, [_limit(patience), self._actor, ids, tokens, f"{lease} seconds"]
 
-    def run_time(self, ids: Sequence[str]) -> Statement:
-        """Tell for each task when its time is over."""
-        return _RUN_TIME, [ids]
+    def listen(self, connection: psycopg.Connection[Any]) -> None:
+        """Have a connection told at once what is taken from the worker; without that heartbeats tell of it."""
+        try:
+            [[channel]] = borrowed.execute(connection, "SELECT taskq.lost_channel(%s)", [self._actor])
+            connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        except psycopg.DatabaseError as error:
+            if is_lost(error):
+                raise
+            log.info("cancelled tasks are found by heartbeats alone: %s", error)
+
+    def stop_waiting(self) -> Statement:
+        """End the claims of this worker that sleep."""
+        return "SELECT taskq.stop_waiting(%s)", [self._actor]
 
     def tasks(self, rows: Iterable[Sequence[Any]]) -> list[Task]:
         """Return the tasks that were granted."""

@@ -9,17 +9,24 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
 
+from .slots import Slots
+
+C = TypeVar("C", "psycopg.Connection[Any]", "psycopg.AsyncConnection[Any]")
 Connect = Callable[[], "psycopg.Connection[Any]"]
 ConnectAsync = Callable[[], "Awaitable[psycopg.AsyncConnection[Any]]"]
 
-# How many idle connections an app keeps. More are opened while so many calls are made at once.
+# How many idle connections an app keeps, of threads and of each loop.
 _KEPT = 4
+# How long a call queues for a connection, in seconds.
+_PATIENCE = 30.0
+# So many are kept from code of the program's, which may call the app while it holds one.
+_FOR_CALLS = 2
 
 # PgBouncer may stand in between, so nothing is prepared. A server that has vanished is noticed within half a minute.
 # In another encoding, that the database or the role has set, some texts could not be read.
@@ -45,9 +52,11 @@ _all: weakref.WeakSet[Connections] = weakref.WeakSet()
 class Connections:
     """Opens connections of one database, and keeps some that are idle."""
 
-    def __init__(self, source: str | Connect, source_async: ConnectAsync | None = None) -> None:
-        """Take a conninfo, or a function that returns a connection. Nothing is opened yet."""
+    def __init__(self, source: str | Connect, source_async: ConnectAsync | None = None, most: int = 8) -> None:
+        """Take a conninfo, or a function that returns a connection, and how many there may be. None is opened yet."""
         self.source = source
+        self.most = most
+        self._new_slots()
         self._source_async = source_async
         self._lock = threading.Lock()
         self._idle: list[psycopg.Connection[Any]] = []
@@ -88,71 +97,81 @@ class Connections:
 
     @contextmanager
     def use(self) -> Iterator[psycopg.Connection[Any]]:
-        """Lend a connection, in autocommit mode."""
-        closes = self._closes
-        connection = self._take() or self.open()
+        """Lend a connection, in autocommit mode; with ``most`` in use it queues for one."""
+        slots = self._slots
+        with _told(self.most):
+            slots.take(_PATIENCE)
         try:
-            yield connection
+            closes = self._closes
+            connection = self._take() or self.open()
+            try:
+                yield connection
+            finally:
+                self._put(connection, closes)
         finally:
-            self._put(connection, closes)
+            slots.give()
 
     @asynccontextmanager
     async def use_async(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         """Lend a connection of asyncio, in autocommit mode."""
-        closes = self._closes
-        connection = await self._take_async() or await self.open_async()
+        slots = self._slots
+        with _told(self.most):
+            await slots.take_async(_PATIENCE)
         try:
-            yield connection
+            closes = self._closes
+            connection = await self._take_async() or await self.open_async()
+            try:
+                yield connection
+            finally:
+                await self._put_async(connection, closes)
         finally:
-            await self._put_async(connection, closes)
+            slots.give()
 
     @contextmanager
     def lend(self) -> Iterator[psycopg.Connection[Any]]:
         """Lend a connection to code of the program's, whose settings for the session end with that."""
-        closes = self._closes
-        connection = self._take() or self.open()
+        lendable = self._lendable
+        with _told(self.most):
+            lendable.take(_PATIENCE)
         try:
-            yield connection
-        finally:
-            if self._resets(connection):
-                connection.cursor_factory = psycopg.Cursor
+            with self.use() as connection:
                 try:
-                    cursor = connection.execute(_RESET)
-                    while cursor.nextset():
-                        pass
-                    if cursor.fetchone() != (False,):
+                    yield connection
+                finally:
+                    if self._resets(connection):
+                        connection.cursor_factory = psycopg.Cursor
+                        with _closed_by_errors(connection.pgconn):
+                            cursor = connection.execute(_RESET)
+                            while cursor.nextset():
+                                pass
+                            _check_prepared(cursor.fetchone())
+                    else:
                         connection.close()
-                except BaseException as error:
-                    connection.close()
-                    if not isinstance(error, psycopg.Error):
-                        raise
-                self._put(connection, closes)
-            else:
-                connection.close()
+        finally:
+            lendable.give()
 
     @asynccontextmanager
     async def lend_async(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         """Do what ``lend`` does, with a connection of asyncio."""
-        closes = self._closes
-        connection = await self._take_async() or await self.open_async()
+        lendable = self._lendable
+        with _told(self.most):
+            await lendable.take_async(_PATIENCE)
         try:
-            yield connection
-        finally:
-            if self._resets(connection):
-                connection.cursor_factory = psycopg.AsyncCursor
+            async with self.use_async() as connection:
                 try:
-                    cursor = await connection.execute(_RESET)
-                    while cursor.nextset():
-                        pass
-                    if await cursor.fetchone() != (False,):
+                    yield connection
+                finally:
+                    if self._resets(connection):
+                        connection.cursor_factory = psycopg.AsyncCursor
+                        with _closed_by_errors(connection.pgconn):
+                            cursor = await connection.execute(_RESET)
+                            while cursor.nextset():
+                                pass
+                            _check_prepared(await cursor.fetchone())
+                    else:
                         await connection.close()
-                except BaseException as error:
-                    await connection.close()
-                    if not isinstance(error, psycopg.Error):
-                        raise
-                await self._put_async(connection, closes)
-            else:
-                await connection.close()
+        finally:
+            lendable.give()
 
     def _resets(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
         """Tell whether the session may be reset, and reset what psycopg keeps for it."""
@@ -189,44 +208,57 @@ class Connections:
             await connection.close()
 
     def _take(self) -> psycopg.Connection[Any] | None:
-        while True:
-            with self._lock:
-                self._leave_to_parent()
-                if not self._idle:
-                    return None
-                connection = self._idle.pop()
+        while (connection := self._pop(lambda: self._idle)) is not None:
             if _quiet(connection):
                 return connection
             connection.close()
-
-    def _put(self, connection: psycopg.Connection[Any], closes: int) -> None:
-        if _reusable(connection):
-            with self._lock:
-                if closes == self._closes and len(self._idle) < _KEPT:
-                    self._idle.append(connection)
-                    return
-        connection.close()
+        return None
 
     async def _take_async(self) -> psycopg.AsyncConnection[Any] | None:
-        while True:
-            with self._lock:
-                self._leave_to_parent()
-                idle = self._idle_async.get(asyncio.get_running_loop())
-                if not idle:
-                    return None
-                connection = idle.pop()
+        loop = asyncio.get_running_loop()
+        while (connection := self._pop(lambda: self._idle_async.get(loop))) is not None:
             if _quiet(connection):
                 return connection
             await connection.close()
+        return None
+
+    def _pop(self, find: Callable[[], list[C] | None]) -> C | None:
+        """Take an idle connection; where there is none, another is opened, and what is too many then is closed."""
+        with self._lock:
+            self._leave_to_parent()
+            idle = find()
+            if idle:
+                return idle.pop()
+            lists: list[list[Any]] = [self._idle, *self._idle_async.values()]
+            others = [one for one in lists if one]
+            if others and self._slots.taken + sum(map(len, others)) > self.most:
+                # Its loop may not run, and belong to another thread.
+                other = others[0].pop(0)
+                other.pgconn.finish()
+        return None
+
+    def _put(self, connection: psycopg.Connection[Any], closes: int) -> None:
+        if not self._keeps(connection, closes, lambda: self._idle):
+            connection.close()
 
     async def _put_async(self, connection: psycopg.AsyncConnection[Any], closes: int) -> None:
-        if _reusable(connection):
-            with self._lock:
-                idle = self._idle_async.setdefault(asyncio.get_running_loop(), [])
-                if closes == self._closes and len(idle) < _KEPT:
-                    idle.append(connection)
-                    return
-        await connection.close()
+        loop = asyncio.get_running_loop()
+        if not self._keeps(connection, closes, lambda: self._idle_async.setdefault(loop, [])):
+            await connection.close()
+
+    def _keeps(self, connection: C, closes: int, find: Callable[[], list[C]]) -> bool:
+        if not _reusable(connection):
+            return False
+        with self._lock:
+            idle = find()
+            if closes != self._closes or len(idle) >= _KEPT:
+                return False
+            idle.append(connection)
+        return True
+
+    def _new_slots(self) -> None:
+        self._slots = Slots(self.most)
+        self._lendable = Slots(max(1, self.most - _FOR_CALLS))
 
     def _leave_to_parent(self) -> None:
         if self._process != os.getpid():
@@ -240,10 +272,42 @@ def _forked() -> None:
     # A thread that had a lock in the moment of the fork is not there to release it.
     for connections in _all:
         connections._lock = threading.Lock()
+        connections._new_slots()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
+
+
+@contextmanager
+def _told(most: int) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError:
+        text = (
+            f"none of {most} connections has become free in {_PATIENCE:g} seconds: App(max_connections=…) allows more"
+        )
+        raise TimeoutError(text) from None
+
+
+class _Prepared(psycopg.Error):
+    """The program has prepared statements by itself, which no reset forgets."""
+
+
+def _check_prepared(row: Any) -> None:
+    if row != (False,):
+        raise _Prepared
+
+
+@contextmanager
+def _closed_by_errors(connection: psycopg.pq.abc.PGconn) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error:
+        connection.finish()
+    except BaseException:
+        connection.finish()
+        raise
 
 
 def _settings(conninfo: str, name: str) -> dict[str, Any]:

@@ -30,6 +30,8 @@ def interval(duration: Duration) -> str:
     if isinstance(duration, timedelta):
         # Exact to the microsecond, and never rounded by a float.
         return f"{duration.days} days {duration.seconds} seconds {duration.microseconds} microseconds"
+    if not isinstance(duration, str):
+        raise TypeError(f'{duration!r} is no duration: write "{duration} seconds", or a timedelta')
     return duration
 
 
@@ -41,6 +43,7 @@ def seconds(duration: Duration) -> float:
     """
     if isinstance(duration, timedelta):
         return duration.total_seconds()
+    interval(duration)
     total, end = 0.0, 0
     while match := _TEXT.match(duration, end):
         unit = match[2].lower()

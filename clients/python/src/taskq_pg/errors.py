@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
+
+from .durations import Duration, interval
 
 
 class TaskqError(Exception):
@@ -25,14 +26,14 @@ class Retry(TaskqError):
         self,
         text: str = "",
         *,
-        after: str | timedelta | None = None,
-        delay_workgroup: str | timedelta | None = None,
+        after: Duration | None = None,
+        delay_workgroup: Duration | None = None,
         count_try: bool = True,
     ) -> None:
         """Keep what to tell the queue."""
         super().__init__(text)
-        self.after = after
-        self.delay_workgroup = delay_workgroup
+        self.after = None if after is None else interval(after)
+        self.delay_workgroup = None if delay_workgroup is None else interval(delay_workgroup)
         self.count_try = count_try
 
 

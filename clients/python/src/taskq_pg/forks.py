@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal as signals
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -29,6 +31,24 @@ def handled(numbers: tuple[int, ...], handler: Callable[[int, FrameType | None],
     finally:
         _restore()
         _before.update(outer)
+
+
+def end_child(process: int, error: BaseException | None) -> None:
+    """End this process, as a program ends, if it was forked by a handler that has returned or raised in it."""
+    if os.getpid() == process:
+        return
+    code: Any = 0 if error is None else 1
+    if isinstance(error, SystemExit):
+        code = 0 if error.code is None else error.code
+    elif error is not None:
+        traceback.print_exception(error)
+    if not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code & 0xFF)
 
 
 def _restore() -> None:

@@ -70,14 +70,29 @@ class ActionSettings(TypedDict, total=False):
     max_run_time: Duration
 
 
+_DURATIONS = {
+    "lease", "delay", "expires_in", "max_run_time", "rate_period", "retention", "retention_aborted",
+    "initial", "max", "period", "delay_children", "delay_workgroup", "retry_after",
+}  # fmt: skip
+_TIMES = {"not_before", "expires_at"}
+
+
 def plain(value: Any) -> Any:
-    """Return the value of a key as JSON has it: durations and times as text, everything else as it is."""
+    """Return keys, or the value of one, as JSON has them: durations and times as text, everything else as it is."""
     if isinstance(value, timedelta):
         return interval(value)
     if isinstance(value, (datetime, date)):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: one if key in ("body", "metadata") else _plain(key, one) for key, one in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [plain(one) for one in value]
     return value
+
+
+def _plain(key: str, value: Any) -> Any:
+    if key in _DURATIONS and isinstance(value, (int, float)):
+        interval(value)  # type: ignore[arg-type]  # which refuses it
+    if key in _TIMES and isinstance(value, date) and (not isinstance(value, datetime) or value.tzinfo is None):
+        raise ValueError(f"{key} is a time without a zone: give it one, as in datetime.now(UTC), or value.astimezone()")
+    return plain(value)

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import random
+import selectors
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -57,14 +58,17 @@ Meet = Callable[[psycopg.Connection[Any]], None]
 class Link:
     """One connection. Its calls are made one at a time, by one thread."""
 
-    def __init__(self, connections: Connections, name: str, meet: Meet = lambda _: None) -> None:
+    def __init__(self, connections: Connections, name: str, meet: Meet | None = None) -> None:
         """Open nothing yet; ``meet`` is called with each connection that is opened."""
-        self._meet = meet
+        self._meet = meet or (lambda _: None)
         self.give_up_at = float("inf")  # by time.monotonic()
         self._connections = connections
         self._name = name
         self._connection: psycopg.Connection[Any] | None = None
         self._calling = False
+        self._heard = False
+        self._woken = False
+        self._waker: tuple[socket.socket, socket.socket] | None = None
 
     def call(self, query: LiteralString, arguments: Sequence[Any]) -> borrowed.Rows:
         """Return the rows of a statement in a transaction of its own. It may run twice if its answer gets lost."""
@@ -75,6 +79,7 @@ class Link:
                     if self._connection is None or self._connection.closed:
                         self._connection = self._connections.open(self._name)
                         set_json_loads(load_or_say, self._connection)
+                        self._connection.add_notify_handler(self._hear)
                         self._meet(self._connection)
                     return self._execute(self._connection, query, arguments)
                 except Exception as error:
@@ -94,6 +99,42 @@ class Link:
         # In binary: as text, what a time looks like depends on the DateStyle of the session.
         with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
             return cursor.execute(query, arguments, binary=True).fetchall()
+
+    def rest(self, seconds: float) -> bool:
+        """Wait until the server says something that it was not asked for, for this time at most; tell whether it has.
+
+        ``wake`` ends it. The connection is opened where there is none.
+        """
+        if self._connection is None or self._connection.closed:
+            self.call("SELECT 1", [])
+            return True
+        if self._waker is None:
+            self._waker = socket.socketpair()
+        if not self._heard and not self._woken:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._waker[0], selectors.EVENT_READ)
+                selector.register(self._connection.fileno(), selectors.EVENT_READ)
+                ready = {key.fileobj for key, _ in selector.select(max(0.0, seconds))}
+            if self._connection.fileno() in ready:
+                self._heard = True
+                try:
+                    self._connection.pgconn.consume_input()
+                    while self._connection.pgconn.notifies():
+                        pass
+                except psycopg.Error:
+                    self.close()
+        heard, self._heard = self._heard, False
+        return heard
+
+    def wake(self) -> None:
+        """End ``rest``, from now on; called by another thread."""
+        # In this order, and the other thread looks in the other order.
+        self._woken = True
+        if self._waker is not None:
+            self._waker[1].send(b"x")
+
+    def _hear(self, _: psycopg.Notify) -> None:
+        self._heard = True
 
     def cancel(self) -> None:
         """Cancel the call that another thread is making. It may come too early: repeat it until the call is over."""
@@ -119,6 +160,12 @@ class Link:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+    def end(self) -> None:
+        """Close all, for good."""
+        self.close()
+        for one in self._waker or ():
+            one.close()
 
     def _sleep(self, delay: float) -> None:
         until = time.monotonic() + delay

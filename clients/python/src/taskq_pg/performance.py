@@ -8,6 +8,7 @@ import contextvars
 import inspect
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -15,11 +16,10 @@ from typing import Any
 
 import psycopg
 
-from . import tracing
+from . import forks, tracing
 from .bodies import bounded, dumps
 from .borrowed import Rows
 from .calls import RESULTS, STEPS
-from .durations import interval
 from .errors import Leave, Lost, Reject, Retry, Suspend
 from .handlers import Handler
 from .link import is_transient
@@ -52,7 +52,6 @@ class Performance:
         self.granted_at = self.extended_at = time.monotonic()
         self.ends_at = float("inf")
         """When the time of the try is over, however often its lease is extended, by time.monotonic()."""
-        self.asked_run_time = False
         self.lost_at = float("inf")
         self.running = True
         self.over = False
@@ -65,15 +64,15 @@ class Performance:
         """When the next such call is made, by time.monotonic()."""
         self.error: BaseException | None = None
         self._ended = ended
+        self._process = os.getpid()
         self._key = (task.app.connections.source, task.id)
         self._lock = threading.Lock()
         self._future: asyncio.Task[Any] | None = None
         self._loop = loop
 
     def is_due(self, slack: float) -> bool:
-        """Tell whether a third of the lease has passed, or will have in less than this time. A lost one has none."""
-        passed = time.monotonic() - self.extended_at
-        return not self.task.lost.is_set() and passed >= self.handler.lease / 3 - slack
+        """Tell whether a third of the lease has passed, or will have in less than this time."""
+        return time.monotonic() - self.extended_at >= self.handler.lease / 3 - slack
 
     def begins(self) -> bool:
         """Take the task for this process, unless a handler of an earlier try still runs here."""
@@ -96,6 +95,7 @@ class Performance:
                         value = self._await(value)
                 except BaseException as raised:  # whatever a handler raises ends its task, not the worker
                     error = raised
+                forks.end_child(self._process, error)
                 outcome, text = self._tell(value, error)
                 span.ended(outcome, self.error)
         except BaseException as problem:
@@ -113,9 +113,12 @@ class Performance:
 
     def lose(self, why: str) -> None:
         """Take note that the task is no longer held."""
+        with self._lock:
+            if self.over or self.task.lost.is_set():
+                return
+            self.lost_at = time.monotonic()
+            self.task.lost.set()
         log.warning("%s: lost, %s", self.task.id, why)
-        self.lost_at = time.monotonic()
-        self.task.lost.set()
         self.interrupt()
 
     def give_back(self, why: str = _STOPPED, **keys: Any) -> None:
@@ -192,6 +195,7 @@ class Performance:
                     value = await self.handler(self.task, self._context())
                 except BaseException as raised:
                     error = raised
+                forks.end_child(self._process, error)
                 outcome, text = self._tell(value, error)
                 span.ended(outcome, self.error)
         except BaseException as problem:
@@ -288,9 +292,9 @@ class Performance:
             log.info("%s: to be tried again: %s", task.id, text)
             outcome: dict[str, Any] = {"status_code": "pending", "status": text, "count_try": error.count_try}
             if error.after is not None:
-                outcome["retry_after"] = interval(error.after)
+                outcome["retry_after"] = error.after
             if error.delay_workgroup is not None:
-                outcome["delay_workgroup"] = interval(error.delay_workgroup)
+                outcome["delay_workgroup"] = error.delay_workgroup
             return outcome
         if isinstance(error, asyncio.CancelledError) and task.stopping.is_set():
             return {**_GIVEN_BACK, "status": _STOPPED}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, LiteralString, Self, Unpack
 
@@ -9,10 +10,10 @@ from . import borrowed, tracing
 from .bodies import body_text, dumps
 from .connections import Connect, ConnectAsync, Connections
 from .durations import Duration, interval
-from .errors import TimedOut
 from .keys import SharedKeys, TaskKeys, plain
 from .task import Result, task_array
 from .threads import in_thread
+from .waits import Waits
 
 OnConflict = Literal["error", "skip"]
 IfMissing = Literal["error", "ignore"]
@@ -21,15 +22,15 @@ _INSERT_ONE = """SELECT task_id FROM taskq.insert_tasks_report(%s::text::jsonb, 
 _INSERT = "SELECT taskq.insert_tasks(%s::text::jsonb, on_conflict => %s, if_missing => %s)"
 _SIGNAL = """SELECT taskq.signal(%s, result => %s::text::jsonb, status => %s, action => %s,
                                  retention => %s::text::interval)"""
-_WAIT = "SELECT task_id, NULL, status_code::text, status, result FROM taskq.wait_for_task(%s, %s::text::interval)"
 
 
 class Producer:
     """A queue, and the connections to it."""
 
-    def __init__(self, connect: str | Connect, connect_async: ConnectAsync | None) -> None:
+    def __init__(self, connect: str | Connect, connect_async: ConnectAsync | None, max_connections: int) -> None:
         """Connect nothing yet."""
-        self.connections = Connections(connect, connect_async)
+        self.connections = Connections(connect, connect_async, max_connections)
+        self._waits = Waits()
 
     # Insertion.
 
@@ -176,13 +177,13 @@ class Producer:
     def wait(self, task_id: str, timeout: Duration = "10 seconds") -> Result:
         """Sleep until the task has settled, and return how; ``TimedOut`` if it has not in time.
 
-        It has one of the app's connections for itself meanwhile. A workflow does not wait like this, but suspends.
+        One connection waits for all waits of the app. A workflow does not wait like this, but suspends.
         """
-        return _settled(self.query(_WAIT, [task_id, interval(timeout)]), task_id, timeout)
+        return self._waits.begin(self.connections, task_id, timeout).result()
 
     async def wait_async(self, task_id: str, timeout: Duration = "10 seconds") -> Result:
         """Do what ``wait`` does, in a coroutine."""
-        return _settled(await self.query_async(_WAIT, [task_id, interval(timeout)]), task_id, timeout)
+        return await asyncio.wrap_future(self._waits.begin(self.connections, task_id, timeout))
 
     # Statements.
 
@@ -228,9 +229,3 @@ class Producer:
 
 def _ids(rows: borrowed.Rows) -> list[str]:
     return [row[0] for row in rows]
-
-
-def _settled(rows: borrowed.Rows, task_id: str, timeout: Duration) -> Result:
-    if not rows:
-        raise TimedOut(f"{task_id} has not settled within {timeout}")
-    return Result(*rows[0])

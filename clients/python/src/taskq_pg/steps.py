@@ -53,7 +53,7 @@ _ENDED = """SELECT id, NULL, status_code::text, status, result
 # them since. Where a unique key has kept one out, the task that holds the key does its work.
 _INSERT = """SELECT taskq.save_step(%s, %s::text::uuid, %s, (
                         SELECT jsonb_agg(task_id ORDER BY n)
-                          FROM taskq.insert_tasks_report(%s::text::jsonb, on_conflict => 'skip')
+                          FROM taskq.insert_tasks_report(%s::text::jsonb)
                                WITH ORDINALITY AS report (task_id, outcome, existing_id, n)))"""
 
 
@@ -147,11 +147,18 @@ class Steps:
         return {"task_id": task_id, "aborted": result.status}
 
     def _wait_for(
-        self, name: str, signal: str | None, tasks: Iterable[str] | None, timeout: Duration | None
+        self,
+        name: str,
+        signal: str | None,
+        tasks: Iterable[str] | None,
+        timeout: Duration | None,
+        expires_in: Duration | None,
     ) -> Calls[Any]:
-        if (signal is None) == (tasks is None):
-            raise TypeError("wait_for takes a signal, or tasks")
+        if (signal is None) == (tasks is None) or (signal is None and expires_in is not None):
+            raise TypeError("wait_for takes a signal, which may expire, or tasks")
         elements: list[Any] = [{"id": signal, "signal": True}] if tasks is None else list(tasks)
+        if expires_in is not None:
+            elements[0]["expires_in"] = interval(expires_in)
         ended = yield from self._wait(self._use(name), elements, timeout)
         if isinstance(ended, dict):
             raise TimedOut(f'"{name}" has not ended within {timeout}')
@@ -163,27 +170,36 @@ class Steps:
         name: str,
         action: str,
         bodies: Iterable[Any],
-        is_call: bool,
         return_aborted: bool,
+        timeout: Duration | None,
         keys: SharedKeys,
     ) -> Calls[list[Any]]:
         name, inserted = self._use(name), self._use(f"{name}:tasks")
         if name not in self._steps and inserted not in self._steps:
             texts = [body_text(body) for body in bodies]
-            # Of an earlier task with the id of this one there may be children left. The token tells this one's apart,
-            # and is the same if the statement is run again since its answer got lost.
-            ids = [self._child(name if is_call else f"{name}/{n}") for n in range(len(texts))]
             shared = {**plain(keys), "action": action, "metadata": tracing.inject(keys.get("metadata"))}
-            children = [{**shared, "id": i, "body": text} for i, text in zip(ids, texts, strict=True)]
-            text = bounded(dumps(children), f'what "{name}" inserts')
-            rows = yield _INSERT, [self.task.id, self.task.token, inserted, text]
-            self._steps[inserted] = rows[0][0]
+            self._steps[inserted] = yield from self._insert(name, inserted, shared, texts)
         # Those that were inserted, whatever the code asks for by now.
-        ended = yield from self._wait(name, self._steps.get(inserted) or [], None)
+        ended = yield from self._wait(name, self._steps.get(inserted) or [], timeout)
+        if isinstance(ended, dict):
+            raise TimedOut(f'"{name}" has not ended within {timeout}')
         return _values(ended, return_aborted)
 
-    def _child(self, name: str) -> str:
-        return f"{self.id}/{name}/{hashlib.sha256(self.task.token.encode()).hexdigest()[:8]}"
+    def _insert(self, name: str, step: str, shared: dict[str, Any], texts: Sequence[str | None]) -> Calls[Any]:
+        """Insert children, and return their ids."""
+        # Of an earlier task with the id of this one there may be children left: the token tells this one's apart.
+        for end in ("", f"/x{hashlib.sha256(self.task.token.encode()).hexdigest()[:8]}"):
+            ids = [f"{self.id}/{name}/{n}{end}" for n in range(len(texts))]
+            children = [{**shared, "id": i, "body": text} for i, text in zip(ids, texts, strict=True)]
+            text = bounded(dumps(children), f'what "{name}" inserts')
+            try:
+                rows = yield _INSERT, [self.task.id, self.task.token, step, text]
+            except psycopg.Error as error:
+                if error.sqlstate != "TQ002" or end:
+                    raise
+            else:
+                return rows[0][0]
+        raise AssertionError  # the second one returns or raises
 
     def _sleep(self, name: str, duration: Duration) -> Calls[None]:
         name, until = self._use(name), self._use(f"{name}:until")

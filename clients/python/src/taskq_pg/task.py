@@ -69,7 +69,7 @@ class Outcome:
 
 def task_array(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return tasks as JSON has them, their bodies as the text that is stored."""
-    return [{key: body_text(value) if key == "body" else plain(value) for key, value in task.items()} for task in tasks]
+    return [{key: body_text(value) if key == "body" else value for key, value in plain(task).items()} for task in tasks]
 
 
 @dataclass

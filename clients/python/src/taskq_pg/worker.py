@@ -5,7 +5,7 @@ for a handler:
 
 * *claims* sleeps in ``own_tasks(wait =>)`` while there is room for more tasks;
 * *returns* gives back what has ended, all that has in one call, and takes as many others with the same call;
-* *heartbeats* extends the leases. It opens its connection when the first lease needs it.
+* *heartbeats* extends the leases, and hears what is taken from the worker.
 
 Handlers that are functions run in threads of their own, coroutines on the loop. A handler that blocks the loop
 delays other coroutines, but no heartbeat.
@@ -52,10 +52,10 @@ _LAST_RETURNS = 10.0
 _END_OF_CLAIM = 1.0
 # For how long a heartbeat waits for a lock at most: another session may have locked a task, and not go on.
 _PATIENCE = 1.0
-# A deadline that comes by so much sooner than the lease ends, as a share of it and in seconds, is the end of the try.
-# Of one that is nearer to that the first heartbeat asks: the server may have taken a moment to say it.
-_SHORTER = 0.1
-_SHORTER_SECONDS = 0.5
+# What is left until the end of a try is less than this share of the lease. The server may take a moment to say what is
+# left: the next heartbeat, a third of the lease later, sets right what was taken for the end of a try, and tells the
+# end of one that was not.
+_SHORTER = 0.9
 # A task whose handler of an earlier try still runs here is not granted again before that.
 _STILL_RUNS = "1 second"
 
@@ -90,9 +90,10 @@ class Worker:
         results = any(handler.results for handler in self._handlers.values())
         steps = any(handler.workflow for handler in self._handlers.values())
         self._calls = Calls(app, self._actor, self._actions, self._lease, with_results=results, with_steps=steps)
+        meet = {"claims": self._calls.meet, "heartbeats": self._calls.listen}
         self._links = {
-            name: Link(app.connections, f"taskq {name}", self._calls.meet if name == "claims" else lambda _: None)
-            for name in ("claims", "returns", "heartbeats")
+            name: Link(app.connections, f"taskq {name}", meet.get(name))
+            for name in ("claims", "returns", "heartbeats", "stop")
         }
         self._returns = Returns(self._links["returns"], self._calls)
         self._threads = Threads(concurrency)
@@ -187,6 +188,7 @@ class Worker:
                 performance.task.stopping.set()
         self._end_hand(grace_ends, ending)
         self._closing.set()
+        self._links["heartbeats"].wake()
         with self._returnable:
             self._returnable.notify()
         self._commands.put(False)
@@ -199,8 +201,8 @@ class Worker:
                 thread.join(1)
         self._threads.close()
         for name, link in self._links.items():
-            if not threads[name].is_alive():
-                link.close()
+            if name not in threads or not threads[name].is_alive():
+                link.end()
         log.info("stopped")
 
     def _thread(self, name: str, loop: Callable[[], None]) -> threading.Thread:
@@ -248,7 +250,7 @@ class Worker:
         for performance in list(self._hand):
             if performance.over:
                 continue
-            if performance.ends_at <= now and not performance.task.lost.is_set():
+            if performance.ends_at <= now:
                 performance.lose("its max_run_time is over")
             if performance.lost_at + self._grace <= now:
                 self._given_up.append(performance)
@@ -334,9 +336,22 @@ class Worker:
                 link.cut()
             elif cancelling is None or not cancelling.is_alive():
                 # In a thread, since a server that does not answer may hold up this request as well.
-                cancelling = threading.Thread(target=link.cancel, name="taskq cancel", daemon=True)
+                cancelling = threading.Thread(target=self._end_sleep, name="taskq cancel", daemon=True)
                 cancelling.start()
             thread.join(0.05)
+
+    def _end_sleep(self) -> None:
+        """End the claim that sleeps. It may come too early: repeat it until the claim is over."""
+        stop = self._links["stop"]
+        stop.give_up_at = 0
+        if self._calls.can_stop:
+            try:
+                stop.call(*self._calls.stop_waiting())
+            except (psycopg.Error, OSError) as error:
+                log.info("could not stop the claim: %s", error)
+            else:
+                return
+        self._links["claims"].cancel()
 
     def _begin(self, tasks: Iterable[Task]) -> None:
         for task in tasks:
@@ -344,9 +359,7 @@ class Worker:
             performance = Performance(task, self._handlers[task.action], self._on_end, self._loop)
             if performance.handler.lease > self._lease:
                 performance.extended_at = float("-inf")
-            shorter = max(self._lease * _SHORTER, _SHORTER_SECONDS)
-            if task.seconds_left is not None and task.seconds_left < self._lease - shorter:
-                self._ends_in(performance, task.seconds_left)
+            self._ends_in(performance, task.seconds_left, self._lease)
             self._hand.add(performance)
             self._changes += 1
             if self._stopping:
@@ -359,9 +372,13 @@ class Worker:
             else:
                 self._threads.submit(functools.partial(self._context.copy().run, performance.run))
 
-    def _ends_in(self, performance: Performance, left: float) -> None:
-        performance.ends_at = time.monotonic() + left
-        self._commands.put(None)
+    def _ends_in(self, performance: Performance, left: float | None, lease: float) -> None:
+        """Take note of a deadline: one that comes before the end of the lease that was asked for is that of the try."""
+        if left is not None and left < lease * _SHORTER:
+            performance.ends_at = time.monotonic() + left
+            self._commands.put(None)
+        else:
+            performance.ends_at = float("inf")
 
     # Returns.
 
@@ -402,27 +419,16 @@ class Worker:
 
     def _beat(self) -> None:
         every = self._lease / 3
-        while not self._closing.wait(every):
+        beats_at = time.monotonic() + every
+        while not self._closing.is_set():
+            is_told = self._links["heartbeats"].rest(beats_at - time.monotonic())
             with self._changed:
-                due = [performance for performance in self._hand if performance.is_due(every / 2)]
+                held = [performance for performance in self._hand if not performance.task.lost.is_set()]
+                due = [performance for performance in held if is_told or performance.is_due(every / 2)]
+            if time.monotonic() >= beats_at:
+                beats_at = time.monotonic() + every
             for (lease, _), group in itertools.groupby(sorted(due, key=_beats_with), _beats_with):
                 self._extend(lease, list(group), min(lease / 30, _PATIENCE))
-            self._ask_run_time([performance for performance in due if not performance.asked_run_time])
-
-    def _ask_run_time(self, performances: Sequence[Performance]) -> None:
-        """Learn when the tries end whose time is longer than the lease that they were granted with."""
-        if not performances:
-            return
-        try:
-            asked = self._calls.run_time([performance.task.id for performance in performances])
-            left = {row[0]: row[1] for row in self._links["heartbeats"].call(*asked)}
-        except psycopg.Error as error:
-            log.info("no view of the tasks' max_run_time: %s", error)
-            left = dict[str, float | None]()
-        for performance in performances:
-            performance.asked_run_time = True
-            if (seconds_left := left.get(performance.task.id)) is not None:
-                self._ends_in(performance, seconds_left)
 
     def _extend(self, lease: float, performances: Sequence[Performance], patience: float) -> None:
         extended_at = time.monotonic()
@@ -436,8 +442,10 @@ class Worker:
             elif not performances[0].task.completed:
                 log.warning("%s: no heartbeat: %s", performances[0].task.id, error)
             return
-        for performance, (owned,) in zip(performances, rows, strict=True):
+        for performance, (owned, left) in zip(performances, rows, strict=True):
             performance.extended_at = extended_at
+            if owned:
+                self._ends_in(performance, left, lease)
             if owned or performance.over:
                 continue
             if performance.task.completed:

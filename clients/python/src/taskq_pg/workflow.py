@@ -69,13 +69,15 @@ class Context(Steps):
         signal: str | None = None,
         tasks: Iterable[str] | None = None,
         timeout: Duration | None = None,
+        expires_in: Duration | None = None,
     ) -> Any:
         """Suspend until the signal has come, or the tasks have ended, and return the result, or the list of them.
 
         Raises ``TimedOut`` after the timeout, counted from the first time that this was reached, and ``Aborted`` if
-        the signal (cancelled or expired, for instance) or one of the tasks has aborted.
+        the signal (cancelled or expired, for instance) or one of the tasks has aborted. A signal that was waited for
+        stays after a timeout; with ``expires_in`` it aborts, and is removed in time.
         """
-        return self._drive(self._wait_for(name, signal, tasks, timeout))
+        return self._drive(self._wait_for(name, signal, tasks, timeout, expires_in))
 
     def map(
         self,
@@ -84,17 +86,19 @@ class Context(Steps):
         bodies: Iterable[Any],
         *,
         return_aborted: bool = False,
+        timeout: Duration | None = None,
         **keys: Unpack[SharedKeys],
     ) -> list[Any]:
         """Insert a task for each body, suspend until all have ended, and return their results in order.
 
         Raises ``Aborted`` if one has aborted; with ``return_aborted`` the ``Aborted`` stands in its place instead.
+        Raises ``TimedOut`` after the timeout; the tasks go on.
         """
-        return self._drive(self._map(name, action, bodies, False, return_aborted, keys))
+        return self._drive(self._map(name, action, bodies, return_aborted, timeout, keys))
 
     def call(self, name: str, action: str, body: Any = None, **keys: Unpack[SharedKeys]) -> Any:
         """Insert one task, suspend until it has ended, and return its result; raises ``Aborted`` if it aborts."""
-        return self._drive(self._map(name, action, [body], True, False, keys))[0]
+        return self._drive(self._map(name, action, [body], False, None, keys))[0]
 
     def sleep(self, name: str, duration: Duration) -> None:
         """Suspend for this time."""
@@ -187,9 +191,10 @@ class AsyncContext(Steps):
         signal: str | None = None,
         tasks: Iterable[str] | None = None,
         timeout: Duration | None = None,
+        expires_in: Duration | None = None,
     ) -> Any:
         """Suspend until the signal has come, or the tasks have ended; see ``Context.wait_for``."""
-        return await self._drive(self._wait_for(name, signal, tasks, timeout))
+        return await self._drive(self._wait_for(name, signal, tasks, timeout, expires_in))
 
     async def map(
         self,
@@ -198,14 +203,15 @@ class AsyncContext(Steps):
         bodies: Iterable[Any],
         *,
         return_aborted: bool = False,
+        timeout: Duration | None = None,
         **keys: Unpack[SharedKeys],
     ) -> list[Any]:
         """Insert a task for each body and suspend until all have ended; see ``Context.map``."""
-        return await self._drive(self._map(name, action, bodies, False, return_aborted, keys))
+        return await self._drive(self._map(name, action, bodies, return_aborted, timeout, keys))
 
     async def call(self, name: str, action: str, body: Any = None, **keys: Unpack[SharedKeys]) -> Any:
         """Insert one task and suspend until it has ended; see ``Context.call``."""
-        return (await self._drive(self._map(name, action, [body], True, False, keys)))[0]
+        return (await self._drive(self._map(name, action, [body], False, None, keys)))[0]
 
     async def sleep(self, name: str, duration: Duration) -> None:
         """Suspend for this time."""
