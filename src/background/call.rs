@@ -19,7 +19,7 @@ use crate::pg::post::Post;
 use crate::pg::process::{self, Started};
 
 /// How soon a session starts another worker, and how late at most where that comes to nothing.
-const SOON: Duration = Duration::from_secs(1);
+const FIRST_START_AFTER: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_secs(60);
 
 /// How soon a call looks after what a worker is there for: that may have died.
@@ -35,7 +35,7 @@ struct Starts {
 
 thread_local! {
     static STARTS: RefCell<Starts> =
-        const { RefCell::new(Starts { last: None, not_before: None, patience: SOON }) };
+        const { RefCell::new(Starts { last: None, not_before: None, patience: FIRST_START_AFTER }) };
 }
 
 /// A worker is on its way that this session has sent for. Of many that wait for the same deadline one at a time starts a worker.
@@ -118,7 +118,8 @@ impl Starts {
         // What this call has started the last one for is still to be done. (Where there is but one for all databases it does not stay.)
         let failed = self.last.take().is_some_and(|last| last.has_ended()) && most_called() > 1;
         self.last = process::start_worker(WORKER, ENTRY, process::my_database(), false);
-        self.patience = if failed || self.last.is_none() { (self.patience * 2).min(LATE) } else { SOON };
+        self.patience =
+            if failed || self.last.is_none() { (self.patience * 2).min(LATE) } else { FIRST_START_AFTER };
         self.not_before = now.checked_add(self.patience);
         self.last.is_some().then_some(starting)
     }

@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_secs(60);
 
 /// How soon a worker that died after a long life is followed by another; and how late at most if each dies soon, or none could be
 /// started.
-const SOON: Duration = Duration::from_secs(1);
+const FIRST_RESTART_AFTER: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_secs(60);
 
 /// One that has lived so long has not failed at the start.
@@ -96,15 +96,18 @@ fn look_after(
         worker: None,
         started_at: Wall::BEGINNING,
         not_before: Wall::BEGINNING,
-        patience: SOON,
+        patience: FIRST_RESTART_AFTER,
         is_outdated: false,
     });
     if entry.worker.as_ref().is_some_and(Started::has_ended) {
         entry.worker = None;
         if slot.state() == WorkerState::Running && !slot.is_occupied() {
             // It has not said so: it died of an error, for instance.
-            entry.patience =
-                if entry.started_at.until(now) > ALIVE { SOON } else { (entry.patience * 2).min(LATE) };
+            entry.patience = if entry.started_at.until(now) > ALIVE {
+                FIRST_RESTART_AFTER
+            } else {
+                (entry.patience * 2).min(LATE)
+            };
             entry.not_before = now + entry.patience;
             slot.set_state(WorkerState::Ended);
         }

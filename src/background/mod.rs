@@ -57,7 +57,7 @@ fn most_called() -> u32 {
 const AWAY: Duration = Duration::from_secs(10);
 
 /// How long that command waits at most for it to go. Postgres waits for another five seconds at most.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MOST_TIME_TO_LEAVE: Duration = Duration::from_secs(5);
 
 /// To be called when the library is loaded.
 pub(crate) fn init() {
@@ -68,13 +68,13 @@ pub(crate) fn init() {
     }
 }
 
-/// Has the worker leave a database, and waits until it has, for [`PATIENCE`] at most. If the command fails after that, the
+/// Has the worker leave a database, and waits until it has, for [`MOST_TIME_TO_LEAVE`] at most. If the command fails after that, the
 /// launcher sends another.
 fn vacate(database: pg_sys::Oid) {
     let Some(slot) = board::slot_of(database) else { return };
     let began = clock::wall();
     slot.stay_away_until(began + AWAY);
-    while slot.is_occupied() && began.until(clock::wall()) < PATIENCE {
+    while slot.is_occupied() && began.until(clock::wall()) < MOST_TIME_TO_LEAVE {
         nap(Duration::from_millis(10));
         check_for_interrupts();
     }

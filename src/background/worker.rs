@@ -27,10 +27,10 @@ const PAUSE: Duration = Duration::from_millis(200);
 const TURN: Duration = Duration::from_millis(100);
 
 /// How soon it looks again at what is due and could not be done, since another transaction has it, for instance.
-const AGAIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The longest pause after errors, and the one where something speaks against the work.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// How long it sleeps at most where transactions can be prepared, since COMMIT PREPARED wakes no process.
 const PREPARED: Duration = Duration::from_secs(5);
@@ -52,14 +52,14 @@ fn live(database: pgrx::pg_sys::Oid) {
     process::connect(Some(database));
     process::begin_session();
     let station = Station::take();
-    let mut kinds = KINDS.map(|name| Kind { name, not_before: Wall::BEGINNING, patience: AGAIN });
+    let mut kinds = KINDS.map(|name| Kind { name, not_before: Wall::BEGINNING, patience: LOOK_AGAIN_AFTER });
     // Why nothing is done.
     let mut objection = None;
     loop {
         station.begin_look();
         station.leave_if_wanted();
         let began = clock::wall();
-        let (mut due, mut done) = (began + AGAIN, false);
+        let (mut due, mut done) = (began + LOOK_AGAIN_AFTER, false);
         if may_work(&station, &mut objection) {
             let mut more = false;
             for kind in &mut kinds {
@@ -72,7 +72,7 @@ fn live(database: pgrx::pg_sys::Oid) {
             }
             due = next_due(&station, &kinds, clock::wall());
         } else if objection.is_some() {
-            due = began + LONGEST;
+            due = began + LONGEST_PAUSE;
         }
         let failed = objection.is_some() || kinds.iter().any(|kind| kind.not_before > began);
         let mut latest = began + guc::maintenance_interval();
@@ -138,9 +138,10 @@ fn work_off(kind: &mut Kind, station: &Station) -> Step {
         if done && began.elapsed() >= TURN {
             return Step { done, more: true };
         }
-        match as_owner(|_| or_throw(steps::step(kind.name, seal::PATIENCE, queue_clock::now()))) {
+        match as_owner(|_| or_throw(steps::step(kind.name, seal::SEAL_FOR_OTHERS_AFTER, queue_clock::now())))
+        {
             Ok(Some(step)) => {
-                kind.patience = AGAIN;
+                kind.patience = LOOK_AGAIN_AFTER;
                 done |= step.done;
                 if !step.more {
                     break;
@@ -160,7 +161,7 @@ fn put_off(kind: &mut Kind, failure: &Failure) {
     } else {
         let seconds = kind.patience.as_secs();
         pgrx::log!("{WORKER}: {} failed, and are tried again in {seconds} s: {}", kind.name, failure.message);
-        kind.patience = (kind.patience * 2).min(LONGEST);
+        kind.patience = (kind.patience * 2).min(LONGEST_PAUSE);
     }
 }
 
@@ -172,6 +173,6 @@ fn next_due(station: &Station, kinds: &[Kind], now: Wall) -> Wall {
         Err(_) => now,
     };
     // What is due already is locked by another transaction, as a rule, or has failed.
-    let due = if due <= now { now + AGAIN } else { due };
+    let due = if due <= now { now + LOOK_AGAIN_AFTER } else { due };
     kinds.iter().map(|kind| kind.not_before).filter(|time| *time > now).fold(due, Wall::min)
 }

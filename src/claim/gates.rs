@@ -41,7 +41,7 @@ use crate::store::slot::Limit;
 use crate::store::{aside, ready};
 
 /// For how long entries are held back whose group or workgroup another transaction may be changing.
-const AGAIN: Duration = Duration::from_secs(1);
+const HELD_BACK_FOR: Duration = Duration::from_secs(1);
 
 static LOCK_TAKEN: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT r.task_no FROM taskq.run r WHERE r.task_no = ANY ($1) FOR UPDATE SKIP LOCKED");
@@ -72,7 +72,7 @@ pub(super) fn admit(call: &Call, taken: Vec<Grant>, has_slot: HasSlot) -> Admitt
     let groups = names(|g| g.group_id.as_ref());
     let Groups { paused, changing, limited } = Groups::look(groups);
     let held_back = held_back(names(|g| g.workgroup.as_ref()), call.now);
-    let soon = call.now + AGAIN;
+    let soon = call.now + HELD_BACK_FOR;
     let changing = changing.into_iter().map(|group| (group, soon)).collect();
     let mut found = Found { paused, changing, held_back, ..Found::default() };
 
@@ -151,7 +151,7 @@ fn held_back(workgroups: Vec<String>, now: Time) -> HashMap<String, Time> {
     let (through, closed): (Vec<String>, Vec<String>) =
         seen.into_keys().partition(|name| turnstile::pass(turnstile::Reason::Workgroup(name)));
     let mut held_back = read(through);
-    held_back.extend(closed.into_iter().map(|name| (name, now + AGAIN)));
+    held_back.extend(closed.into_iter().map(|name| (name, now + HELD_BACK_FOR)));
     held_back
 }
 

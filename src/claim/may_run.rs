@@ -36,7 +36,7 @@ pub(crate) enum Taking {
 
 /// For how long a claim asks at most: longer than that, entries that may be held back count as held back. What it has taken by then
 /// is enough.
-const LONGEST: Duration = Duration::from_millis(500);
+const MOST_TIME_TO_ASK: Duration = Duration::from_millis(500);
 
 /// What a claim has asked and heard.
 pub(super) struct Asked {
@@ -135,7 +135,7 @@ impl Asked {
     fn holds(&self, entry: Entry) -> bool {
         let (asking, walking) = self.time.get().unwrap_or_else(|| {
             let walking = Allowance::half_of_time_out();
-            let time = (walking.at_most(LONGEST), walking);
+            let time = (walking.at_most(MOST_TIME_TO_ASK), walking);
             self.time.set(Some(time));
             time
         });

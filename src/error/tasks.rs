@@ -197,11 +197,11 @@ impl Refusal {
 
 /// The ids along a path, as many as fit on a line of a log; of a long one the beginning and the end.
 fn shown_path(path: &[String]) -> String {
-    const MOST: usize = 12;
+    const MOST_IDS_SHOWN: usize = 12;
     let shown = |ids: &[String]| ids.iter().map(|id| shortened(id)).collect::<Vec<_>>().join(" -> ");
-    if path.len() <= MOST {
+    if path.len() <= MOST_IDS_SHOWN {
         return shown(path);
     }
-    let (head, tail) = (&path[..MOST / 2], &path[path.len() - MOST / 2..]);
-    format!("{} -> ... {} more ... -> {}", shown(head), path.len() - MOST, shown(tail))
+    let (head, tail) = (&path[..MOST_IDS_SHOWN / 2], &path[path.len() - MOST_IDS_SHOWN / 2..]);
+    format!("{} -> ... {} more ... -> {}", shown(head), path.len() - MOST_IDS_SHOWN, shown(tail))
 }

@@ -52,7 +52,7 @@ impl Backoff {
                 })
         };
         let initial = interval("initial", &raw.initial)?;
-        let max = raw.max.map_or(Ok(MOST), |max| interval("max", &max))?;
+        let max = raw.max.map_or(Ok(LONGEST_DELAY), |max| interval("max", &max))?;
         let jitter = raw.jitter.unwrap_or(0.0);
         if !(0.0..=1.0).contains(&jitter) {
             let what = "key \"jitter\" is not between 0 and 1";
@@ -67,14 +67,14 @@ impl Backoff {
     /// How long to wait after `tries` tries; `chance` is between 0 and 1.
     pub(crate) fn delay(self, tries: i32, chance: f64) -> Duration {
         let doublings = if self.exponential { tries.saturating_sub(1).clamp(0, 62) } else { 0 };
-        let delay = self.initial.min(MOST).as_micros() << doublings;
-        let delay = delay.min(self.max.min(MOST).as_micros()) as f64;
+        let delay = self.initial.min(LONGEST_DELAY).as_micros() << doublings;
+        let delay = delay.min(self.max.min(LONGEST_DELAY).as_micros()) as f64;
         Duration::from_micros((delay * (1.0 - self.jitter * chance)) as u64)
     }
 }
 
 /// A thousand years of 360 days: what a time plus a delay can still be.
-const MOST: Duration = Duration::from_secs(1000 * 360 * 24 * 3600);
+const LONGEST_DELAY: Duration = Duration::from_secs(1000 * 360 * 24 * 3600);
 
 #[cfg(test)]
 mod tests {
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_fixed_delay_stays_the_same() {
-        let backoff = Backoff { exponential: false, initial: 5 * SECOND, max: MOST, jitter: 0.0 };
+        let backoff = Backoff { exponential: false, initial: 5 * SECOND, max: LONGEST_DELAY, jitter: 0.0 };
         assert_eq!([1, 2, 30].map(|n| backoff.delay(n, 0.7)), [5 * SECOND; 3]);
     }
 
@@ -97,13 +97,13 @@ mod tests {
 
     #[test]
     fn no_number_of_tries_overflows() {
-        let backoff = Backoff { exponential: true, initial: Duration::MAX, max: MOST, jitter: 0.0 };
-        assert!(backoff.delay(i32::MAX, 0.0) <= MOST);
+        let backoff = Backoff { exponential: true, initial: Duration::MAX, max: LONGEST_DELAY, jitter: 0.0 };
+        assert!(backoff.delay(i32::MAX, 0.0) <= LONGEST_DELAY);
     }
 
     #[test]
     fn jitter_only_shortens_and_by_no_more_than_its_part() {
-        let backoff = Backoff { exponential: false, initial: 10 * SECOND, max: MOST, jitter: 0.5 };
+        let backoff = Backoff { exponential: false, initial: 10 * SECOND, max: LONGEST_DELAY, jitter: 0.5 };
         assert_eq!(backoff.delay(1, 0.0), 10 * SECOND);
         assert_eq!(backoff.delay(1, 1.0), 5 * SECOND);
     }

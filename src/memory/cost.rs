@@ -2,24 +2,24 @@
 //!
 //! Some questions need a scan along an index: is anything due, which groups are full. Under a snapshot that a session
 //! holds for long, these scans pass all dead entries, and grow. Where the answer need not be exact to the moment, it is
-//! kept for a while that is in proportion to what it has cost, up to [`LONGEST`]: so up to that such a scan takes one or two
+//! kept for a while that is in proportion to what it has cost, up to [`LONGEST_MEMORY`]: so up to that such a scan takes one or two
 //! hundredths of a backend's time. What costs little is asked each time.
 
 use std::time::Duration;
 
 /// What reads no more pages than this, beyond those that its answer takes, costs little.
-const FEW: u64 = 32;
+const CHEAP_PAGES: u64 = 32;
 
 /// How long an answer is good for, for each page: a page of dead rows takes some 15 microseconds to look through.
 const PER_PAGE: Duration = Duration::from_millis(1);
 
 /// How long at most.
-const LONGEST: Duration = Duration::from_secs(30);
+const LONGEST_MEMORY: Duration = Duration::from_secs(30);
 
 /// How long an answer is good for that took so many pages, where `few` more would be cheap; `None` if it was cheap.
 pub(crate) fn lasts(pages: u64, few: usize) -> Option<Duration> {
-    let too_many = pages > FEW.saturating_add(few as u64);
-    too_many.then(|| PER_PAGE.saturating_mul(u32::try_from(pages).unwrap_or(u32::MAX)).min(LONGEST))
+    let too_many = pages > CHEAP_PAGES.saturating_add(few as u64);
+    too_many.then(|| PER_PAGE.saturating_mul(u32::try_from(pages).unwrap_or(u32::MAX)).min(LONGEST_MEMORY))
 }
 
 #[cfg(test)]

@@ -86,11 +86,11 @@ impl Listener {
 }
 
 /// How many listeners there are at most.
-const MOST: usize = 3;
+const MOST_LISTENERS: usize = 3;
 
 thread_local! {
     /// Those of this backend. They are copied before they are called: one of them may add another meanwhile.
-    static LISTENERS: Cell<[Option<&'static Listener>; MOST]> = const { Cell::new([None; MOST]) };
+    static LISTENERS: Cell<[Option<&'static Listener>; MOST_LISTENERS]> = const { Cell::new([None; MOST_LISTENERS]) };
 }
 
 /// Has the listener called at the end of this and of every later transaction of this backend; what there is to do, if
@@ -102,7 +102,7 @@ pub(crate) fn listen(listener: &'static Listener) {
     }
     let is_first = listeners[0].is_none();
     let Some(free) = listeners.iter_mut().find(|place| place.is_none()) else {
-        pgrx::error!("more than {MOST} listeners");
+        pgrx::error!("more than {MOST_LISTENERS} listeners");
     };
     *free = Some(listener);
     LISTENERS.set(listeners);

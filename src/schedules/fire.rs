@@ -32,12 +32,12 @@ const MOST_RUNS: usize = 1000;
 
 /// For how long [`fire_due`] begins runs at most. A worker's call is to claim, not to insert what others have scheduled: what
 /// is left stays due.
-const LONGEST: Duration = Duration::from_millis(200);
+const MOST_TIME_TO_FIRE: Duration = Duration::from_millis(200);
 
 /// How long the insertion of runs waits for one lock at most, in milliseconds. Which locks a task needs depends on what its
 /// schedule says of it (a merge key that another transaction is just making, an id, the graph, for instance): they cannot all be
 /// tried first.
-const PATIENCE: i32 = 10;
+const LOCK_WAIT_MS: i32 = 10;
 
 /// Schedules whose runs would have had to wait for another transaction for longer; this backend leaves them alone for a second.
 static PUT_OFF: Memory<Remembered<String, ()>> = Memory::of(Belief::PutOff);
@@ -50,7 +50,7 @@ pub(crate) fn fire_due(bound: i32, now: Time) -> bool {
 }
 
 fn fire_windows(bound: i32, now: Time) -> bool {
-    let allowance = Allowance::quarter_of_time_out().at_most(LONGEST);
+    let allowance = Allowance::quarter_of_time_out().at_most(MOST_TIME_TO_FIRE);
     let mut advanced = false;
     let mut behind = (Time::BEGINNING, String::new());
     loop {
@@ -179,7 +179,7 @@ fn attempt<T>(
     waits: bool,
     work: impl FnOnce() -> std::result::Result<T, String>,
 ) -> Option<std::result::Result<T, String>> {
-    if waits { Some(all_or_nothing(work)) } else { within_lock_timeout(PATIENCE, work) }
+    if waits { Some(all_or_nothing(work)) } else { within_lock_timeout(LOCK_WAIT_MS, work) }
 }
 
 impl Done {

@@ -33,7 +33,7 @@
 //! detector sees.) Where many parents of one child are returned at the same time, their transactions do not wait
 //! before the last signal or a loss has been sent, as a rule; then a transaction waits for those that are past their looks.
 //!
-//! Should a commit hang (its standby does not answer), a transaction that waits for it gives up after [`PATIENCE`], commits, and
+//! Should a commit hang (its standby does not answer), a transaction that waits for it gives up after [`COMMIT_HANGS_AFTER`], commits, and
 //! wakes a waiting call that looks. So does, at once, a transaction that finds the server's table of locks full, and one that has
 //! been made read-only. Two other ends count nothing: COMMIT PREPARED runs no code of the extension, and a rollback cannot look,
 //! so it wakes a waiting call as well. In case 3 that may be too early: the other transaction is rolled back while this one is on
@@ -279,11 +279,11 @@ struct Patience {
 
 /// For how long the commit of another transaction may hang before a look does without it. Long for a commit on a busy
 /// machine, short for a standby that does not answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const COMMIT_HANGS_AFTER: Duration = Duration::from_secs(5);
 
 impl Patience {
     fn new() -> Self {
-        Patience { until: Instant::now() + PATIENCE, nap: Duration::from_micros(100) }
+        Patience { until: Instant::now() + COMMIT_HANGS_AFTER, nap: Duration::from_micros(100) }
     }
 
     /// Naps, unless it has been too long.

@@ -41,7 +41,7 @@ thread_local! {
 const MOST_LOOKED_AT: usize = 1000;
 
 /// How many a call looks at that folds only some of them.
-const FEW: i32 = 200;
+const TASKS_OF_A_SMALL_FOLD: i32 = 200;
 
 /// Folds the deferred signals of up to about `limit` tasks; returns whether it changed anything. The next call in this
 /// backend goes on behind them.
@@ -82,7 +82,7 @@ pub(crate) fn first(limit: i32, now: Time) -> bool {
 /// Of some tasks with deferred signals, folds those of up to `limit` that nothing more has to be sent to, or a loss was sent
 /// to; returns whether it changed anything. For transactions that stay open: what they count, others have to leave to them.
 pub(crate) fn due(limit: usize, now: Time) -> bool {
-    let mut due = unsent::look(&go_on(FEW)).all_sent;
+    let mut due = unsent::look(&go_on(TASKS_OF_A_SMALL_FOLD)).all_sent;
     due.truncate(limit);
     fold_what_can_be(due, now)
 }

@@ -128,14 +128,14 @@ pub(crate) fn release(reasons: &[ReasonNo]) {
 
 /// Upkeep looks once more a little later.
 fn again(left: &[(TaskNo, Nonce)]) {
-    let soon = clock::now() + AGAIN;
+    let soon = clock::now() + LOCKED_ROW_AGAIN_AFTER;
     for (task_no, nonce) in left {
         lease::record(&[(soon, *task_no)], nonce.base(*task_no));
     }
 }
 
 /// How soon an entry whose row was locked is looked at again.
-const AGAIN: Duration = Duration::from_secs(1);
+const LOCKED_ROW_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// A rider is not looked at while its leader holds the merge key.
 static LOOK_AGAIN: Statement<(&[TaskNo], &[Nonce]), i32> = release!(

@@ -1,8 +1,8 @@
 //! The history of tries: those that did not settle their task, those that were revoked, and those from before the task has started
 //! over. The try that has settled a task is in `settled`.
 //!
-//! It is bounded: of each task the last [`MOST`] tries since it was inserted or has started over are kept, and as many from before
-//! that until there are more than [`MOST`] new ones; of those that do not count, which are beside these, at most as many once more.
+//! It is bounded: of each task the last [`TRIES_KEPT`] tries since it was inserted or has started over are kept, and as many from before
+//! that until there are more than [`TRIES_KEPT`] new ones; of those that do not count, which are beside these, at most as many once more.
 //! Deadlines that have passed since then, and tries since then that do not count, are counted even if their rows are gone:
 //! the row that takes their place has their number.
 
@@ -14,7 +14,7 @@ use crate::pg::statement::{Statement, sql};
 use crate::store::live::Live;
 
 /// How many tries of a task are kept, of those that count and of the others each. docs/reference gives the same number.
-const MOST: i32 = 100;
+const TRIES_KEPT: i32 = 100;
 
 /// The outcome of a try that does not count. Any number of them may have the same number.
 pub(crate) const RELEASED: &str = "released";
@@ -91,9 +91,18 @@ fn record_alike(ended: &[Try], now: Time) {
     let actors: Vec<Option<&str>> = ended.iter().map(|(l, ..)| l.actor_id.as_deref()).collect();
     let said: Vec<Option<&str>> = ended.iter().map(|(_, status, _)| status.as_deref()).collect();
     if outcome == RELEASED {
-        RECORD_AND_DROP_RELEASED.execute((task_nos, tries, began, actors, said, now, outcome, MOST - 1));
-    } else if tries.iter().any(|tries| *tries > MOST) {
-        RECORD_AND_DROP.execute((task_nos, tries, began, actors, said, now, outcome, 0, MOST));
+        RECORD_AND_DROP_RELEASED.execute((
+            task_nos,
+            tries,
+            began,
+            actors,
+            said,
+            now,
+            outcome,
+            TRIES_KEPT - 1,
+        ));
+    } else if tries.iter().any(|tries| *tries > TRIES_KEPT) {
+        RECORD_AND_DROP.execute((task_nos, tries, began, actors, said, now, outcome, 0, TRIES_KEPT));
     } else {
         RECORD.execute((task_nos, tries, began, actors, said, now, outcome));
     }
@@ -141,7 +150,7 @@ static KEEP_LAST: Statement<&[TaskNo]> = Statement::new(
 /// a thing of the past: what is counted is counted anew.
 pub(crate) fn keep_last(task_nos: &[TaskNo]) {
     MAKE_PAST.execute(task_nos);
-    DROP_OLDEST.execute((task_nos, MOST - 1));
+    DROP_OLDEST.execute((task_nos, TRIES_KEPT - 1));
     KEEP_LAST.execute(task_nos);
 }
 

@@ -19,7 +19,7 @@ use crate::store::numbers;
 pub(crate) const LEAVE: Duration = Duration::from_secs(60);
 
 /// As long as a backend leaves more tasks alone than this, it writes nothing of further ones to the log.
-const MOST: usize = 200;
+const MOST_TASKS_LOGGED: usize = 200;
 
 /// The tasks that this backend has met, and leaves alone.
 static LEFT: Memory<Remembered<TaskNo, ()>> = Memory::of(Belief::Left);
@@ -76,12 +76,12 @@ fn carefully<R>(step: impl FnOnce() -> R) -> Result<R, String> {
 fn leave(task_no: TaskNo, why: &str) {
     let (is_new, number) = LEFT.with(|left| {
         let is_new = !left.note(task_no, ());
-        if left.len() > MOST {
+        if left.len() > MOST_TASKS_LOGGED {
             left.tidy();
         }
         (is_new, left.len())
     });
-    if !is_new || number > MOST {
+    if !is_new || number > MOST_TASKS_LOGGED {
         return;
     }
     let ids = numbers::ids(&[task_no]);

@@ -7,7 +7,7 @@
 //! wrong.
 //!
 //! A step seals by a statement with one snapshot. That counts what settled since the last one, up to the mark, up to
-//! [`MOST`] rows, or in one second that has more; takes along the corrections of these seconds; and makes the next mark
+//! [`ROWS_OF_A_STEP`] rows, or in one second that has more; takes along the corrections of these seconds; and makes the next mark
 //! where it has come to the last one. The row of `seal` is locked (SKIP LOCKED) before, so that there is one at a time.
 //!
 //! **A clock that has been put back** is noticed by a mark that lies ahead. Then nothing is sealed any more, and
@@ -26,10 +26,10 @@ use crate::pg::session::{is_own, is_read_committed, next_transaction_id};
 use crate::pg::statement::{Looked, Statement, record};
 
 /// How many rows a step counts at most, but for a second that has more.
-const MOST: i32 = 20_000;
+const ROWS_OF_A_STEP: i32 = 20_000;
 
 /// How old a mark gets before a call seals whose work is another.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const SEAL_FOR_OTHERS_AFTER: Duration = Duration::from_secs(10);
 
 /// For how long nothing can be sealed before tallies are folded all the same. Also the age of a mark from which a
 /// transaction that may stay open seals, although it may keep others from it.
@@ -231,7 +231,7 @@ fn seal(state: &State, next: (Wall, i64)) -> bool {
         |until: Wall, most| SEAL.first((state.until, until, most, next.0, next.1, until == goal, long_ago));
     // A second that has more than a step counts is sealed as a whole.
     let seal_whole = |end: Wall| {
-        let was_full = run(end, None).is_some_and(|sealed| sealed.number >= i64::from(MOST));
+        let was_full = run(end, None).is_some_and(|sealed| sealed.number >= i64::from(ROWS_OF_A_STEP));
         FULL.with(|full| if was_full { full.note((), ()) } else { full.clear() });
         (end, end == goal)
     };
@@ -240,7 +240,7 @@ fn seal(state: &State, next: (Wall, i64)) -> bool {
     let (until, whole) = if is_full && state.until > Wall::BEGINNING && the_next < goal {
         seal_whole(the_next)
     } else {
-        match run(goal, Some(MOST)) {
+        match run(goal, Some(ROWS_OF_A_STEP)) {
             Some(Sealed { until: Some(until), whole, .. }) => (until, whole == Some(true)),
             Some(Sealed { first: Some(first), .. }) => seal_whole((first + SECOND).min(goal)),
             _ => return false,
@@ -271,9 +271,9 @@ pub(crate) fn keep_up() {
     if LOOKED.with(|looked| looked.get(&()).is_some()) {
         return;
     }
-    let more = step(PATIENCE);
+    let more = step(SEAL_FOR_OTHERS_AFTER);
     // Soon where there is more.
-    let pause = if more { PATIENCE / 100 } else { PATIENCE };
+    let pause = if more { SEAL_FOR_OTHERS_AFTER / 100 } else { SEAL_FOR_OTHERS_AFTER };
     LOOKED.with(|looked| looked.note_for((), (), pause));
 }
 

@@ -200,7 +200,7 @@ fn append_for(ends: &[(TaskNo, Outcome)], number: i64, now: Time) {
 }
 
 /// How many rows of a group one fold takes at most.
-const MOST: i32 = 2000;
+const ROWS_OF_A_FOLD: i32 = 2000;
 
 /// How long what has settled is kept apart by its time. sql/views.sql has the same time.
 const RECENT: Duration = Duration::from_secs(600);
@@ -229,7 +229,7 @@ static FOLD: Statement<(&str, i32, Time), i64> = Statement::new(
       SELECT pg_catalog.count(*) FROM taken",
 );
 
-/// Folds up to [`MOST`] rows of each of these groups; returns how many rows that took.
+/// Folds up to [`ROWS_OF_A_FOLD`] rows of each of these groups; returns how many rows that took.
 ///
 /// Not under REPEATABLE READ and above, where passing over a row that has just gone is an error.
 fn fold<'a>(groups: impl Iterator<Item = &'a String>, now: Time) -> i64 {
@@ -237,7 +237,7 @@ fn fold<'a>(groups: impl Iterator<Item = &'a String>, now: Time) -> i64 {
         return 0;
     }
     let before = now - RECENT;
-    let taken = |group: &String| FOLD.first((group.as_str(), MOST, before));
+    let taken = |group: &String| FOLD.first((group.as_str(), ROWS_OF_A_FOLD, before));
     groups.filter_map(taken).sum()
 }
 

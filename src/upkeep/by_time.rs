@@ -20,7 +20,7 @@ use crate::store::live::{self, Live};
 use crate::store::{contradiction, expiry};
 
 /// How many rows of `expiry` one step looks at, at most, for some that are free.
-const MOST: i32 = 10_000;
+const ROWS_OF_A_STEP: i32 = 10_000;
 
 /// How often those that were granted meanwhile are left out, before all are left alone.
 const ROUNDS: usize = 3;
@@ -42,7 +42,7 @@ pub(crate) fn step(bound: i32, from: &Each<Time>, hostage: bool, now: Time) -> S
 
 /// Aborts tasks that were not granted in time.
 fn expire(bound: i32, from: Time, hostage: bool, now: Time) -> Step {
-    let mut most = bound.min(MOST);
+    let mut most = bound.min(ROWS_OF_A_STEP);
     loop {
         check_for_interrupts();
         let passed = expiry::PASSED.query((now, most, from));
@@ -62,12 +62,12 @@ fn expire(bound: i32, from: Time, hostage: bool, now: Time) -> Step {
         let ended = ended.parts.into_iter().sum::<usize>();
         // The return of such a task removes the row as well, and would wait for a transaction that stays open.
         let removed = if hostage || granted.is_empty() { 0 } else { expiry::REMOVE_FREE.execute(granted) };
-        if ended > 0 || removed > 0 || found < most || most == MOST {
+        if ended > 0 || removed > 0 || found < most || most == ROWS_OF_A_STEP {
             let done = ended > 0 || removed > 0;
             return Step { done, more: done && found >= most };
         }
         // All of them are in the hands of others, or are none of a call that may stay open.
-        most = (8 * most).min(MOST);
+        most = (8 * most).min(ROWS_OF_A_STEP);
     }
 }
 

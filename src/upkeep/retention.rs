@@ -34,7 +34,7 @@ static EXPIRED: Statement<(Time, i32, Time), (TaskNo, i8)> = Statement::new(sql!
 /// again would wait for its end.
 pub(crate) fn keep_up(granted: usize, took: Duration) {
     let pace = 2 * granted.max(settled::take_noted());
-    let mut bound = pace.clamp(STEP as usize, MOST);
+    let mut bound = pace.clamp(STEP as usize, MOST_REMOVED_AT_ONCE);
     if in_transaction_block() {
         before_commit::sweep(bound);
         return;
@@ -48,7 +48,7 @@ pub(crate) fn keep_up(granted: usize, took: Duration) {
             return;
         }
         // Each goes past what those before have removed.
-        bound = (2 * bound).min(MOST);
+        bound = (2 * bound).min(MOST_REMOVED_AT_ONCE);
     }
 }
 
@@ -57,7 +57,7 @@ const LEAST_IDLE: Duration = Duration::from_millis(20);
 const MOST_IDLE: Duration = Duration::from_secs(1);
 
 /// How many are removed in one go at most.
-const MOST: usize = 10_000;
+const MOST_REMOVED_AT_ONCE: usize = 10_000;
 
 /// [`sweep`], from where the last probe of this backend has found something.
 pub(super) fn sweep_from_low_end(bound: usize, now: Time) -> Swept {
@@ -77,7 +77,7 @@ pub(crate) struct Swept {
 /// Waits for no lock: a task with a dependency that another transaction has locked is left for later. So that many such
 /// tasks do not stop the others, more of them are read where nothing else has been found.
 pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> Swept {
-    let mut most = bound.min(MOST);
+    let mut most = bound.min(MOST_REMOVED_AT_ONCE);
     loop {
         let expired: HashMap<TaskNo, Outcome> = EXPIRED
             .map((now, most as i32, start), |(task_no, outcome)| (task_no, Outcome::from_stored(outcome)))
@@ -85,11 +85,11 @@ pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> Swept {
             .collect();
         let found = expired.len();
         let removed = remove_idle(expired, now);
-        if removed > 0 || found < most || most == MOST {
+        if removed > 0 || found < most || most == MOST_REMOVED_AT_ONCE {
             return Swept { removed, more: removed > 0 && found >= most };
         }
         check_for_interrupts();
-        most = (8 * most).min(MOST);
+        most = (8 * most).min(MOST_REMOVED_AT_ONCE);
     }
 }
 

@@ -146,7 +146,7 @@ impl Waiter {
             let pace = staggered(self.pace.next(passed_over)).max(next.rest);
             let again = again.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             let time = pace.min(left).min(due.map_or(Duration::MAX, time_until)).min(again);
-            let soon = (self.names.is_some() && time <= wake::SOON).then(Registration::soon);
+            let soon = (self.names.is_some() && time <= wake::LOOKS_SOON).then(Registration::soon);
             let why = if self.names.is_some() { Sleep::ForWork } else { Sleep::ForTasks };
             self.woken = latch::sleep(time, why);
             drop(soon);

@@ -41,7 +41,7 @@ pub(super) fn name_channel(name: &str) -> Channel {
 /// Calls that wait for work: the next deadline that they look after may have come nearer, for instance.
 pub(super) const TIMER_CHANNEL: Channel = Channel { kind: TIMER, number: 0 };
 
-/// Calls for work that look within [`SOON`] whether they are woken or not.
+/// Calls for work that look within [`LOOKS_SOON`] whether they are woken or not.
 pub(super) const SOON_CHANNEL: Channel = Channel { kind: SOON_UP, number: 0 };
 
 /// Calls that wait for the ends of tasks: what ends one of these may be due sooner now than they knew.
@@ -58,7 +58,7 @@ pub(crate) fn is_waited_for(action_no: i32) -> bool {
 }
 
 /// A call that sleeps no longer than that needs no wake-up for what is due later.
-pub(crate) const SOON: Duration = Duration::from_secs(1);
+pub(crate) const LOOKS_SOON: Duration = Duration::from_secs(1);
 
 /// How long a waiter sleeps at most before it looks again by itself, or finds that it need not. Needed where no commit callback
 /// runs, for instance: for COMMIT PREPARED, which a server without prepared transactions does not have, and on a standby.

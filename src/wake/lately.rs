@@ -12,7 +12,7 @@ use crate::memory::{Belief, Latest, Memory};
 use crate::pg::clock::{Time, wall};
 
 /// What is due so soon ends that nothing was.
-const SOON: Duration = Duration::from_millis(10);
+const DUE_SOON: Duration = Duration::from_millis(10);
 
 /// For which actions this backend has looked.
 static LOOKED: Memory<Latest<Vec<i32>, ()>> = Memory::of(Belief::NothingDue);
@@ -34,7 +34,7 @@ pub(crate) fn look_soon() {
 
 /// This backend has made something that is due then.
 pub(super) fn will_be_due(time: Time) {
-    if time.by_server() < wall() + SOON {
+    if time.by_server() < wall() + DUE_SOON {
         look_soon();
     }
 }

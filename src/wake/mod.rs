@@ -8,7 +8,7 @@
 //! ends it. What the server itself does to a latch in the middle of a look is made up for by short sleeps (`verbs::pace`).
 //!
 //! **Few calls are woken needlessly.** For what is due later only those calls need a wake-up that would not look in time
-//! by themselves. They look within [`longest_sleep`], and calls for work that look within [`SOON`] are registered for that.
+//! by themselves. They look within [`longest_sleep`], and calls for work that look within [`LOOKS_SOON`] are registered for that.
 
 mod channels;
 pub(crate) mod lately;
@@ -18,8 +18,8 @@ mod registered;
 mod waiters;
 
 pub(crate) use channels::{
-    SETTLED, SOON, TIMER, channels_for_names, channels_for_tasks, channels_for_work, is_any_call_waiting,
-    is_waited_for, longest_sleep, settled_channel,
+    LOOKS_SOON, SETTLED, TIMER, channels_for_names, channels_for_tasks, channels_for_work,
+    is_any_call_waiting, is_waited_for, longest_sleep, settled_channel,
 };
 pub(crate) use notes::{
     all_look, by_time, due, gone, held, let_one_look, new_number, ready, ready_for_all, ready_later, settled,

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::channels::{
-    SOON, SOON_CHANNEL, TIMER, TIMER_CHANNEL, WATCH_CHANNEL, longest_sleep, name_channel, ready_channel,
-    settled_channel,
+    LOOKS_SOON, SOON_CHANNEL, TIMER, TIMER_CHANNEL, WATCH_CHANNEL, longest_sleep, name_channel,
+    ready_channel, settled_channel,
 };
 use super::lately;
 use super::owed::{owe, pay};
@@ -138,7 +138,7 @@ fn wake_for(channel: Channel, due: Instant) {
     }
     // For which actions those look that look soon is not known. For a deadline that is no matter.
     let in_time = ahead >= longest_sleep()
-        || (ahead >= SOON && channel.kind == TIMER && latch::is_any_registered(SOON_CHANNEL));
+        || (ahead >= LOOKS_SOON && channel.kind == TIMER && latch::is_any_registered(SOON_CHANNEL));
     if !in_time {
         owe(channel, HowMany::UpTo(1));
         if channel.kind == TIMER {

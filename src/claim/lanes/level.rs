@@ -64,7 +64,7 @@ static WITHOUT_LANE: Statement<(i32, i32, i32), (TaskNo, Position)> = Statement:
 );
 
 /// How many lanes are looked at, at most, when the first turn is chosen.
-const FEW: i32 = 64;
+const LANES_OF_THE_FIRST_TURN: i32 = 64;
 
 /// One priority of an action.
 pub(super) struct Level<'a> {
@@ -116,8 +116,14 @@ impl Level<'_> {
 
     /// A lane by chance, each as likely as its weight says; of very many, the one after a point by chance.
     fn first_turn(&self) -> Turn {
-        let (mut lanes, _) = self.stretch(Lane::FIRST, Lane::LAST, FEW, 0, 1 + as_limit(self.most_passed()));
-        if lanes.len() >= FEW as usize {
+        let (mut lanes, _) = self.stretch(
+            Lane::FIRST,
+            Lane::LAST,
+            LANES_OF_THE_FIRST_TURN,
+            0,
+            1 + as_limit(self.most_passed()),
+        );
+        if lanes.len() >= LANES_OF_THE_FIRST_TURN as usize {
             return Turn { lane: Lane(random_62_bits().wrapping_mul(4)), left: 0 };
         }
         if self.lane_zero && !self.without_lane(1).is_empty() {

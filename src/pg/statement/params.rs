@@ -105,7 +105,7 @@ impl<S: SqlType, T: For<S>> Given<S> for T {
 }
 
 /// How many parameters a statement has at most.
-pub(super) const MOST: usize = 24;
+pub(super) const MOST_PARAMETERS: usize = 24;
 
 macro_rules! several {
     ($($type:ident $given:ident $value:ident),+) => {

@@ -23,9 +23,11 @@ pub(crate) struct Prepared {
 }
 
 /// Values, and which of them are NULL, as SPI takes them.
-fn bound(given: &[Value]) -> ([pg_sys::Datum; params::MOST], [std::ffi::c_char; params::MOST]) {
-    let mut values = [pg_sys::Datum::from(0usize); params::MOST];
-    let mut nulls = [b' ' as std::ffi::c_char; params::MOST];
+fn bound(
+    given: &[Value],
+) -> ([pg_sys::Datum; params::MOST_PARAMETERS], [std::ffi::c_char; params::MOST_PARAMETERS]) {
+    let mut values = [pg_sys::Datum::from(0usize); params::MOST_PARAMETERS];
+    let mut nulls = [b' ' as std::ffi::c_char; params::MOST_PARAMETERS];
     for (i, value) in given.iter().enumerate() {
         match value {
             Value(Some(datum)) => values[i] = *datum,
@@ -56,7 +58,7 @@ impl Prepared {
     /// A statement that is not prepared yet. `types`: of its parameters; `keep`: plan it once, and keep the
     /// plan.
     pub(super) const fn of(sql: &'static std::ffi::CStr, types: &'static [pg_sys::Oid], keep: bool) -> Self {
-        assert!(types.len() <= params::MOST);
+        assert!(types.len() <= params::MOST_PARAMETERS);
         Prepared { sql, types, plan: AtomicPtr::new(ptr::null_mut()), generation: AtomicI32::new(0), keep }
     }
 

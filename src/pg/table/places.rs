@@ -22,7 +22,7 @@ use crate::pg::session;
 const SLOTS: usize = 256;
 
 /// So many rows at most are looked for one by one; more are walked to.
-const FEW: usize = 8;
+const ROWS_ONE_BY_ONE: usize = 8;
 
 /// For a thread-local variable beside the table's columns.
 pub(crate) struct Places {
@@ -61,7 +61,7 @@ impl Scan<'_> {
         numbers: impl ExactSizeIterator<Item = N>,
         mut read: impl FnMut(usize, &Row) -> T,
     ) -> Vec<Option<T>> {
-        if numbers.len() > FEW {
+        if numbers.len() > ROWS_ONE_BY_ONE {
             return self.of_each(column, numbers, read);
         }
         let mut wanted: Vec<(N, usize)> = numbers.enumerate().map(|(at, n)| (n, at)).collect();

@@ -36,7 +36,7 @@ pub(super) struct Done {
 }
 
 /// How soon a task that another transaction has locked is looked at again.
-const AGAIN: Duration = Duration::from_secs(1);
+const LOCKED_TASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Ends the tries under these leases, which go: up to about `bound` of them, of which a large one counts for several. What others
 /// have taken does not count, they look after it. Tasks that are locked get a lease of a second more: they would be left
@@ -68,7 +68,7 @@ fn under(taken: &[Elapsed], now: Time) -> bool {
     let held: Vec<(TaskNo, Nonce)> = taken.iter().flat_map(|l| l.tokens(l.overdue.iter())).collect();
     let Ended { ours, left } = end_of(&held, usize::MAX, now);
     for (task_no, nonce) in held.iter().filter(|(n, _)| !ours.contains(n)) {
-        let again = if left.contains(task_no) { contradiction::LEAVE } else { AGAIN };
+        let again = if left.contains(task_no) { contradiction::LEAVE } else { LOCKED_TASK_AGAIN_AFTER };
         append(now + again, nonce.base(*task_no), vec![*task_no]);
     }
     let aside: Vec<(TaskNo, Nonce)> = taken.iter().flat_map(|l| l.tokens(l.aside.iter())).collect();

@@ -135,7 +135,7 @@ pub(super) struct Window {
 /// How many leases one statement looks at, at most.
 const LEASES: usize = 200;
 /// How many leases one walk looks at, at most.
-pub(super) const MOST: usize = 10_000;
+pub(super) const LEASES_OF_A_WALK: usize = 10_000;
 
 /// Of how many tasks they are. Few at first: it has to be short, and where many call, each sees what others are at.
 const FIRST_TASKS: usize = 200;

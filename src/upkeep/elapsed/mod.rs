@@ -66,7 +66,7 @@ impl Looked {
 pub(crate) fn look_after_all(bound: usize, now: Time) -> Looked {
     let mut looked = Looked::default();
     let mut count = 0;
-    for window in leases::windows(Time::BEGINNING, now, leases::MOST) {
+    for window in leases::windows(Time::BEGINNING, now, leases::LEASES_OF_A_WALK) {
         looked.more = window.is_cut;
         let passed = looked.without_stale(window.leases);
         count += looked.add(end::all(passed, bound - count, now));

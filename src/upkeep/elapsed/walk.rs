@@ -30,7 +30,7 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
     let mut walk =
         Walk { caller, now, looked: Looked::default(), ending: None, overdue: false, count: 0, first: None };
     let known = passed_by::known(caller.action_nos).filter(|reached| *reached > start);
-    for (n, window) in leases::windows(known.unwrap_or(start), now, leases::MOST).enumerate() {
+    for (n, window) in leases::windows(known.unwrap_or(start), now, leases::LEASES_OF_A_WALK).enumerate() {
         if !walk.take(window, n) {
             break;
         }
@@ -38,7 +38,7 @@ pub(crate) fn look_after(caller: &Caller, start: Time, now: Time) -> Looked {
     if known.is_some() && walk.count < caller.own {
         // It skips, because of what it remembers, the first leases; each time it ends some of these, for no
         // other call may come.
-        walk.first = leases::windows(start, now, leases::MOST).next().map(|window| window.leases);
+        walk.first = leases::windows(start, now, leases::LEASES_OF_A_WALK).next().map(|window| window.leases);
     }
     walk.end_for_others()
 }

@@ -25,7 +25,7 @@ const LONGEST_TITLE: usize = 200;
 const LONGEST_CELL: usize = 300;
 
 /// How many tasks a graph has at most.
-const MOST: usize = 200;
+const MOST_TASKS_DRAWN: usize = 200;
 
 /// The names of the columns of a row, and what is in them; empty for NULL.
 type Row = (Vec<String>, Vec<String>);
@@ -193,7 +193,7 @@ svg { display: block; width: 100%; margin: 0 auto } svg text { fill: var(--text)
 
 fn page(graph_of: Option<&str>, title: Option<&str>, refresh: Option<Interval>) -> Result<String> {
     let refresh = reload(refresh)?;
-    let graph = graph_of.map(|name| Ok((name, Picture::of(name, MOST, 0)?))).transpose()?;
+    let graph = graph_of.map(|name| Ok((name, Picture::of(name, MOST_TASKS_DRAWN, 0)?))).transpose()?;
     let (database, at) = HEADER.first(()).unwrap_or_default();
     let title = title.filter(|title| !title.trim().is_empty()).unwrap_or(&database);
     let title = short(title, LONGEST_TITLE);
