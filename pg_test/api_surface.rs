@@ -180,24 +180,24 @@ type _schema_1
 type dependency_condition
 type named_only
 type status_code
-view _asking(pid, action_no, for_any)
+view _asking(pid, action_no, for_any, for_ends)
 view _counts(action_no, state, number, first, recent, exact)
 view _numbers(action, blocked, scheduled, ready, in_progress, completed, aborted, oldest_ready, settled_last_minute, estimates, skipped)
 view _places(task_no, state, applies, held_back, num_tries, num_signals, total_dependencies, num_failures, actor_id, deadline, due, granted_at, settled_at, status, result, leader_no, cause)
 view _told_attempt(task_no, num_try, actor_id, started_at, ended_at, outcome, status)
 view actions(action, paused, max_tries, lease, backoff, max_concurrency, slots_held, rate_limit, rate_period, retention, notify, on_timeout, max_timeouts, retention_aborted, fair, max_per_group, expires_in, max_run_time)
-view actors(actor_id, task_id, action, action_deadline, overdue, owned_at, num_tries)
-view attempts(task_id, num_try, actor_id, started_at, ended_at, outcome, status)
-view dead_ends(task_id, action, group_id, body, cause, status, result, num_tries, actor_id, inserted_at, settled_at, kept_until, attempts)
+view actors(actor_id, task_id, action, action_deadline, overdue, owned_at, num_tries, id)
+view attempts(task_id, num_try, actor_id, started_at, ended_at, outcome, status, id)
+view dead_ends(task_id, action, group_id, body, cause, status, result, num_tries, actor_id, inserted_at, settled_at, kept_until, attempts, id)
 view dependencies(after, run, condition, settled)
 view groups(group_id, paused, blocked, scheduled, ready, in_progress, completed, aborted, progress, first_inserted_at, last_settled_at, estimated_end, tasks, max_concurrency, weight, skipped)
 view schedules(name, cron, timezone, task, overlap, backfill, next_at, last_at, last_task_id, problem, max_backfill, paused)
 view stats(action, blocked, scheduled, ready, in_progress, completed, aborted, oldest_ready, settled_last_minute, waiting_p50, waiting_p99, running_p50, running_p99, skipped)
-view steps(task_id, position, step, num_try, result, saved_at)
-view tasks(id, action, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, lease, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, state, unique_key, retention_aborted, merged_into, body_json, cause, num_releases, expires_at, max_run_time, signal, num_required)
+view steps(task_id, position, step, num_try, result, saved_at, id)
+view tasks(id, action, state, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, lease, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, unique_key, retention_aborted, merged_into, body_json, cause, num_releases, expires_at, max_run_time, signal, num_required, task_id)
 view top(action, ready, busy, blocked, later, oldest, in_out, wait, run)
-view unique_keys(action, key, task_id, state, held, held_until)
-view waits(task_id, action, group_id, since, until, waits_for)
+view unique_keys(action, key, task_id, state, held, held_until, id)
+view waits(task_id, action, group_id, since, until, waits_for, id)
 view workers(pid, role, application_name, actor_id, actions, asleep_since, tasks_held)
 view workgroups(workgroup, not_before, held_back)
 "#;
@@ -279,6 +279,24 @@ mod tests {
               WHERE t.typnamespace = 'taskq'::regnamespace AND t.typtype IN ('d', 'e')
                 AND obj_description(t.oid, 'pg_type') IS NULL");
         assert!(silent.is_empty(), "{silent:#?}\nCOMMENT ON … belongs behind each CREATE");
+    }
+
+    #[pg_test]
+    fn every_column_of_a_view_has_a_comment_and_a_name_without_quotes() {
+        let columns = "SELECT v.relname || '.' || a.attname FROM pg_class AS v
+              JOIN pg_attribute AS a ON a.attrelid = v.oid AND a.attnum > 0
+             WHERE v.relnamespace = 'taskq'::regnamespace AND v.relkind = 'v' AND v.relname NOT LIKE '\\_%'";
+        let silent: Vec<String> = all(&format!("{columns} AND col_description(v.oid, a.attnum) IS NULL"));
+        assert!(silent.is_empty(), "{silent:#?}\nA line of sql/comments.sql is for each");
+        // Whether a name needs quotes in a list of columns.
+        let quoted: Vec<String> = all(&format!(
+            "{columns} AND (a.attname !~ '^[a-z_0-9]+$' OR EXISTS (SELECT FROM pg_get_keywords() AS k WHERE k.word = a.attname AND k.catcode = 'R'))
+             UNION ALL
+             SELECT p.proname || '.' || o.name FROM pg_proc AS p CROSS JOIN unnest(p.proargnames, p.proargmodes) AS o(name, mode)
+              WHERE p.pronamespace = 'taskq'::regnamespace AND p.proname NOT LIKE '\\_%' AND o.mode IN ('o', 'b', 't')
+                AND (o.name !~ '^[a-z_0-9]+$' OR EXISTS (SELECT FROM pg_get_keywords() AS k WHERE k.word = o.name AND k.catcode = 'R'))"
+        ));
+        assert!(quoted.is_empty(), "{quoted:#?}");
     }
 
     /// A worker of a parallel plan calls what its function calls.

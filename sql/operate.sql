@@ -283,7 +283,7 @@ CREATE FUNCTION taskq.health()
                                       WHERE r.task_no = u.task_no AND r.nonce = l.base # u.task_no AND NOT r.grantable
                                         AND r.deadline <= (SELECT n.at FROM now AS n) - interval '5 seconds' OFFSET 0) AS r
                  GROUP BY r.action_no),
-             asking AS MATERIALIZED (SELECT s.pid, s.action_no, s.for_any FROM taskq._asking AS s),
+             asking AS MATERIALIZED (SELECT s.pid, s.action_no, s.for_any FROM taskq._asking AS s WHERE NOT s.for_ends),
              asked AS MATERIALIZED (SELECT s.action_no, count(DISTINCT s.pid) AS number FROM asking AS s
                                      WHERE s.action_no IS NOT NULL GROUP BY s.action_no),
              -- A hundred that most calls ask for.

@@ -64,6 +64,7 @@ COMMENT ON VIEW taskq._places IS 'internal: the places of tasks, and the states 
 CREATE VIEW taskq.tasks AS
 SELECT t.id,
        a.name AS action,
+       p.state,
        t.body,
        taskq._status_code(p.state) AS status_code,
        COALESCE(p.status, (SELECT g.status FROM taskq.progress AS g WHERE g.task_no = t.task_no)) AS status,
@@ -102,7 +103,6 @@ SELECT t.id,
        t.inserted_at,
        p.granted_at AS owned_at,
        p.settled_at,
-       p.state,
        t.unique_key,
        t.retention_aborted,
        (SELECT l.id FROM taskq.task AS l WHERE l.task_no = p.leader_no) AS merged_into,
@@ -113,7 +113,8 @@ SELECT t.id,
        NULLIF(t.expires_at, 'infinity') AS expires_at,
        t.max_run_time,
        t.signal,
-       t.num_required
+       t.num_required,
+       t.id AS task_id
   FROM taskq._places AS p
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) p.task_no
   JOIN taskq.action AS a ON a.action_no = t.action_no
@@ -123,10 +124,6 @@ SELECT t.id,
                                 AND EXISTS (SELECT FROM taskq.workgroup AS w
                                              WHERE w.name = t.workgroup AND w.not_before > taskq.clock())) END;
 COMMENT ON VIEW taskq.tasks IS 'every task, one row';
-COMMENT ON COLUMN taskq.tasks.num_releases IS 'how often it was given back with count_try => false since it was inserted, retried or started over';
-COMMENT ON COLUMN taskq.tasks.expires_at IS 'when it was to expire at its insertion; without meaning once it is granted (a signal: signalled), retried or started over';
-COMMENT ON COLUMN taskq.tasks.state IS 'blocked, scheduled or ready (all three pending), in-progress, completed, aborted';
-COMMENT ON COLUMN taskq.tasks.cause IS 'why it aborted; NULL if it has not';
 
 CREATE VIEW taskq.dependencies AS
 SELECT after.id AS after,
@@ -153,7 +150,8 @@ SELECT t.id AS task_id,
               CROSS JOIN LATERAL (SELECT x.id FROM taskq.task AS x WHERE x.task_no = d.after_no OFFSET 0) AS after
               WHERE d.run_no = b.task_no AND d.wait_no = b.wait_no AND d.counts = 'w'
                 AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = d.after_no OFFSET 0)
-              ORDER BY after.id) AS waits_for
+              ORDER BY after.id) AS waits_for,
+       t.id
   FROM taskq.blocked AS b
   JOIN taskq.task AS t ON t.task_no = b.task_no
  WHERE b.since IS NOT NULL;
@@ -234,7 +232,8 @@ SELECT r.actor_id,
        NULLIF(r.deadline, 'infinity') AS action_deadline,
        r.deadline <= taskq.clock() AS overdue,
        r.granted_at AS owned_at,
-       r.tries AS num_tries
+       r.tries AS num_tries,
+       t.id
   FROM taskq.run AS r
   -- One look-up each (OFFSET 0), whatever the statistics say.
  CROSS JOIN LATERAL (SELECT t.id, t.action_no FROM taskq.task AS t WHERE t.task_no = r.task_no OFFSET 0) AS t
@@ -243,29 +242,38 @@ SELECT r.actor_id,
 COMMENT ON VIEW taskq.actors IS 'which worker holds which task, until when';
 
 -- Calls that sleep are found by what they are registered for, which are locks of a class of their own (src/pg/latch.rs): the kind
--- of what they wait for stands in the upper bits, and the number of an action in the lower ones (src/wake/channels.rs). Since when
--- a session of another role sleeps the server shows to members of pg_read_all_stats, for instance. Which actor a session sleeps
+-- of what they wait for stands in the upper bits, and the number of an action in the lower ones (src/wake/channels.rs). Each waiting
+-- call is there with each action that it asks for as far as that is known: one that asks for more actions than it is registered for may
+-- ask for any; an action that has had no task has no number.
+CREATE VIEW taskq._asking AS
+SELECT k.pid,
+       CASE WHEN k.classid::bigint = 1 << 24 THEN k.objid::bigint::integer END AS action_no,
+       k.classid::bigint >> 24 = 6 AS for_any,
+       k.classid::bigint >> 24 = 7 AS for_ends
+  FROM pg_locks AS k
+ WHERE k.locktype = 'advisory' AND k.objsubid = 29809
+   AND k.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+   AND (k.classid::bigint >> 24 IN (4, 6, 7) OR k.classid::bigint = 1 << 24);
+COMMENT ON VIEW taskq._asking IS
+    'internal: calls that wait for tasks, and the numbers of the actions that they ask for; and calls that wait for the ends of tasks';
+
+-- Since when a session of another role sleeps the server shows to members of pg_read_all_stats, for instance. Which actor a session sleeps
 -- for, and which session an actor has, is stored nowhere: so the two are rows of their own.
 CREATE VIEW taskq.workers AS
-SELECT l.pid,
+SELECT k.pid,
        s.usename::text AS role,
        s.application_name,
        NULL::text AS actor_id,
-       l.actions,
+       k.actions,
        -- Between two looks of one call the sleep goes on.
        s.query_start AS asleep_since,
        NULL::bigint AS tasks_held
   FROM (SELECT k.pid,
-               CASE WHEN bool_or(k.classid::bigint >> 24 = 6) THEN NULL
-                    ELSE array_agg(DISTINCT a.name ORDER BY a.name) FILTER (WHERE a.name IS NOT NULL) END AS actions
-          FROM pg_locks AS k
-          LEFT JOIN taskq.action AS a ON k.classid::bigint = 1 << 24 AND a.action_no = k.objid::bigint
-         WHERE k.locktype = 'advisory' AND k.objsubid = 29809
-           AND k.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
-         GROUP BY k.pid
-        -- It waits for work, or for the ends of tasks.
-        HAVING bool_or(k.classid::bigint >> 24 IN (4, 7))) AS l
-  LEFT JOIN pg_stat_activity AS s ON s.pid = l.pid
+               CASE WHEN NOT bool_or(k.for_any)
+                    THEN array_agg(DISTINCT a.name ORDER BY a.name) FILTER (WHERE a.name IS NOT NULL) END AS actions
+          FROM taskq._asking AS k LEFT JOIN taskq.action AS a ON a.action_no = k.action_no
+         GROUP BY k.pid) AS k
+  LEFT JOIN pg_stat_activity AS s ON s.pid = k.pid
 UNION ALL
 SELECT NULL, NULL, NULL, r.actor_id, array_agg(DISTINCT a.name ORDER BY a.name), NULL, count(*)
   FROM taskq.run AS r
@@ -274,18 +282,6 @@ SELECT NULL, NULL, NULL, r.actor_id, array_agg(DISTINCT a.name ORDER BY a.name),
  GROUP BY r.actor_id;
 COMMENT ON VIEW taskq.workers IS
     'sessions that sleep in a call of this queue, and actors that hold tasks; NULL where it cannot be known or may not be seen';
-
--- The same locks, for whether a call asks for an action: each waiting call, with each action that it asks for as far as that is
--- known. A call that asks for more actions than it is registered for may ask for any; an action that has had no task has no number.
-CREATE VIEW taskq._asking AS
-SELECT k.pid,
-       CASE WHEN k.classid::bigint = 1 << 24 THEN k.objid::bigint::integer END AS action_no,
-       k.classid::bigint >> 24 = 6 AS for_any
-  FROM pg_locks AS k
- WHERE k.locktype = 'advisory' AND k.objsubid = 29809
-   AND k.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
-   AND (k.classid::bigint >> 24 IN (4, 6) OR k.classid::bigint = 1 << 24);
-COMMENT ON VIEW taskq._asking IS 'internal: calls that wait for tasks, and the numbers of the actions that they ask for';
 
 -- How much two names have in common, from 0 to 1: pairs of neighbouring characters.
 CREATE FUNCTION taskq._alike(a text, b text)
@@ -329,7 +325,8 @@ CREATE FUNCTION taskq._who_asks(action text)
     SET search_path = pg_catalog, pg_temp
     BEGIN ATOMIC
         WITH asking AS MATERIALIZED (SELECT s.pid, a.name, s.for_any FROM taskq._asking AS s
-                                       LEFT JOIN taskq.action AS a ON a.action_no = s.action_no)
+                                       LEFT JOIN taskq.action AS a ON a.action_no = s.action_no
+                                      WHERE NOT s.for_ends)
         SELECT taskq._asked_for(_who_asks.action, format('action "%s"', _who_asks.action), c.number, c.for_it, c.for_any, n.names, n.numbers)
           FROM (SELECT count(DISTINCT s.pid) AS number, count(DISTINCT s.pid) FILTER (WHERE s.for_any) AS for_any,
                        count(DISTINCT s.pid) FILTER (WHERE s.name = _who_asks.action) AS for_it FROM asking AS s) AS c
@@ -444,7 +441,7 @@ COMMENT ON VIEW taskq._told_attempt IS 'internal: tries of the history, each onc
 -- Each part has the id in it, so that a condition on that gets to the tables. `seed` is always one of the two, and in no
 -- index.
 CREATE VIEW taskq.attempts AS
-SELECT t.id AS task_id, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.status
+SELECT t.id AS task_id, h.num_try, h.actor_id, h.started_at, h.ended_at, h.outcome, h.status, t.id
   FROM taskq._told_attempt AS h
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) h.task_no
  WHERE t.seed IN (true, false)
@@ -452,7 +449,7 @@ UNION ALL
 SELECT t.id, s.tries, s.actor_id, s.granted_at, s.settled_at,
        CASE WHEN s.code = 'c' THEN 'completed' WHEN s.cause = 't' THEN 'timeout'
             WHEN s.cause = 'c' THEN 'cancelled' ELSE 'aborted' END,
-       s.status
+       s.status, t.id
   FROM taskq.settled AS s
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
  WHERE s.granted_at IS NOT NULL AND t.seed IN (true, false)
@@ -461,7 +458,7 @@ SELECT t.id, s.tries, s.actor_id, s.granted_at, s.settled_at,
                                        WHERE h.task_no = s.task_no AND h.started_at = s.granted_at AND h.outcome = 'revoked'))
 UNION ALL
 SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress',
-       (SELECT p.status FROM taskq.progress AS p WHERE p.task_no = r.task_no)
+       (SELECT p.status FROM taskq.progress AS p WHERE p.task_no = r.task_no), t.id
   FROM taskq.run AS r
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) r.task_no
  -- One that is set aside has passed its deadline.
@@ -469,7 +466,7 @@ SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress',
 COMMENT ON VIEW taskq.attempts IS 'tries of tasks, as far as they are kept: worker, from when to when, and how each ended';
 
 CREATE VIEW taskq.steps AS
-SELECT t.id AS task_id, s.position, s.name AS step, s.num_try, s.result, s.saved_at
+SELECT t.id AS task_id, s.position, s.name AS step, s.num_try, s.result, s.saved_at, t.id
   FROM taskq.step AS s
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
  WHERE t.seed IN (true, false);
@@ -492,7 +489,8 @@ SELECT t.id AS task_id,
        (SELECT COALESCE(jsonb_agg(jsonb_build_object(
                    'num_try', x.num_try, 'actor_id', x.actor_id, 'started_at', x.started_at, 'ended_at', x.ended_at,
                    'outcome', x.outcome, 'status', x.status) ORDER BY x.started_at, x.num_try), '[]')
-          FROM taskq.attempts AS x WHERE x.task_id = t.id) AS attempts
+          FROM taskq.attempts AS x WHERE x.task_id = t.id) AS attempts,
+       t.id
   FROM taskq.settled AS s
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
   JOIN taskq.action AS a ON a.action_no = t.action_no
@@ -519,7 +517,8 @@ SELECT k.action,
             ELSE CASE p.state WHEN 'blocked' THEN 1 WHEN 'scheduled' THEN 2 WHEN 'ready' THEN 4 WHEN 'in-progress' THEN 8
                               WHEN 'completed' THEN 16 ELSE 32 END END & t.unique_states <> 0
            AND (t.unique_until IS NULL OR taskq.clock() < t.unique_until) AS held,
-       t.unique_until AS held_until
+       t.unique_until AS held_until,
+       t.id
   FROM taskq.unique_key AS k
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) k.task_no
   JOIN taskq._places AS p ON p.task_no OPERATOR(taskq.===) k.task_no
