@@ -140,6 +140,7 @@ function set_shard(n integer) -> void
 function shard() -> integer
 function shard_of(token uuid) -> integer
 function signal(task_id text, result jsonb DEFAULT NULL::jsonb, status text DEFAULT NULL::text, action text DEFAULT 'signal'::text, retention interval DEFAULT NULL::interval) -> boolean
+function stop_waiting(actor_id text) -> bigint
 function task_channel(id text) -> text
 function unschedule(name text) -> void
 function update_tasks(task_ids text[] DEFAULT NULL::text[], priority integer DEFAULT NULL::integer, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_tries integer DEFAULT NULL::integer, lease interval DEFAULT NULL::interval, body text DEFAULT NULL::text, metadata jsonb DEFAULT NULL::jsonb, if_started text DEFAULT 'error'::text, groups text[] DEFAULT NULL::text[], actions text[] DEFAULT NULL::text[]) -> bigint

@@ -207,6 +207,13 @@ CREATE FUNCTION taskq.extend_tasks_ownership(
 COMMENT ON FUNCTION taskq.extend_tasks_ownership IS
     'move the deadlines of tasks still held to now + lease, as far as max_run_time allows; tells which are held, and until when';
 
+CREATE FUNCTION taskq.stop_waiting(actor_id text)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
+    AS 'MODULE_PATHNAME', 'taskq_stop_waiting_wrapper';
+COMMENT ON FUNCTION taskq.stop_waiting IS
+    'end the calls of an actor that sleep for work, with nothing; returns how many';
+
 CREATE FUNCTION taskq.lost_channel(actor_id text)
     RETURNS text
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 5

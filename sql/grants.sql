@@ -28,6 +28,7 @@ CREATE FUNCTION taskq._rights(part text)
                     AND p.proname IN ('own_tasks', 'extend_tasks_ownership', 'return_task', 'return_tasks',
                                       'return_and_own_tasks', 'report_status', 'save_step', 'wait_for_work', '_action_channels',
                                       '_look_for_work', '_left_behind'))
+                OR (part IN ('worker', 'narrowed_worker', 'operator') AND p.proname = 'stop_waiting')
                 -- Waiting for others, and what says nothing of tasks.
                 OR (part NOT IN ('inserter', 'narrowed_inserter')
                     AND p.proname IN ('clock', 'shard', 'shard_of', 'task_channel', 'action_channel', 'wait_for_task', 'wait_for_tasks', 'endings',

@@ -50,6 +50,10 @@ struct Access {
     only_inserts: bool,
     /// Nor does it see them: it is no monitor either.
     sees_none: bool,
+    /// It is an operator, whatever else it is.
+    operates: bool,
+    /// Who calls.
+    role: Role,
 }
 
 impl Access {
@@ -163,8 +167,10 @@ fn access(role: Role) -> Access {
     let all = parts | parts >> NARROWED;
     let only_inserts = all & INSERTER != 0 && all & changers == 0;
     let sees_none = only_inserts && all & MONITOR == 0;
+    let whole =
+        Access { only_inserts, sees_none, operates: parts & OPERATOR != 0, role, ..Access::default() };
     if of == [0; 4] {
-        return Access { only_inserts, sees_none, ..Access::default() };
+        return whole;
     }
     // The call may go to sleep.
     let actions: Vec<(Parts, String)> = keeping_no_locks(|| ACTIONS.query(role));
@@ -173,7 +179,7 @@ fn access(role: Role) -> Access {
             Rc::new(actions.iter().filter(|(part, _)| part & narrow != 0).map(|(_, a)| a.clone()).collect())
         })
     });
-    Access { insert, change, look, work, only_inserts, sees_none }
+    Access { insert, change, look, work, ..whole }
 }
 
 fn parts(role: Role) -> Parts {
@@ -225,6 +231,16 @@ pub(crate) fn check_whole_queue(doing: Doing) -> Result<()> {
 /// Whether the call under way is of such a caller.
 fn is(what: fn(&Access) -> bool) -> bool {
     CALL.with(|call| what(&call.access.borrow()) && !call.is_suspended.get())
+}
+
+/// The role that calls.
+pub(crate) fn caller() -> Role {
+    CALL.with(|call| call.access.borrow().role)
+}
+
+/// Whether the caller is an operator.
+pub(crate) fn operates() -> bool {
+    is(|access| access.operates)
 }
 
 /// Refuses to replace tasks, for a caller that may only insert.

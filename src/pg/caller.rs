@@ -12,6 +12,12 @@ use super::changes::Changes;
 /// A role of the cluster.
 pub(crate) type Role = pg_sys::Oid;
 
+/// The role with whose rights this backend works.
+pub(crate) fn current() -> Role {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::GetUserId() }
+}
+
 /// While this is there the backend has the rights of the owner.
 pub(crate) struct AsOwner {
     caller: Role,

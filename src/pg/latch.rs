@@ -257,6 +257,19 @@ fn holders(channel: Channel) -> Vec<pg_sys::VirtualTransactionId> {
     }
 }
 
+/// The process ids of the backends that are registered under the channel and in a transaction, but for this one.
+pub(crate) fn pids(channel: Channel) -> Vec<i32> {
+    let procs = holders(channel).into_iter().map(backend).filter(|proc_| !proc_.is_null());
+    // SAFETY: reads a field in shared memory that is there.
+    procs.map(|proc_| unsafe { (*proc_).pid }).collect()
+}
+
+/// The process id of this backend.
+pub(crate) fn my_pid() -> i32 {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::MyProcPid }
+}
+
 /// Sets a backend's latch, if it is not set yet or `anyway`; whether it did.
 fn set_latch(holder: pg_sys::VirtualTransactionId, anyway: bool) -> bool {
     match latch_of(holder) {

@@ -1,6 +1,7 @@
 //! Facts about this backend and its transaction.
 
 use std::cell::RefCell;
+use std::ffi::CStr;
 
 use pgrx::pg_sys;
 
@@ -168,6 +169,15 @@ pub(crate) fn next_transaction_id_if_quiet() -> Option<u64> {
     let xmin = unsafe { (*pg_sys::GetLatestSnapshot()).xmin };
     // An id that was assigned since then is not smaller; the same is asked again after the sleep.
     (xmin.into_inner() == next as u32).then_some(next)
+}
+
+/// The name that the client has given this session, as the server shows it.
+pub(crate) fn application_name() -> String {
+    // SAFETY: a string with a NUL at its end, or NULL where there is no setting.
+    unsafe {
+        let name = pg_sys::application_name;
+        if name.is_null() { String::new() } else { CStr::from_ptr(name).to_string_lossy().into_owned() }
+    }
 }
 
 /// Ends the call if the user, a time-out or a shutdown asks for it.

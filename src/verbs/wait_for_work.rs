@@ -20,6 +20,7 @@ use crate::flow::actions::for_claim;
 use crate::input::check_interval;
 use crate::locks::tables;
 use crate::pg::arg::Arg;
+use crate::pg::caller;
 use crate::pg::clock::Time;
 use crate::pg::procedure::{Call, procedure};
 use crate::pg::rows::{Columns, Rows};
@@ -44,7 +45,8 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
     let timeout = or_throw(required("timeout", call.argument(1)));
     or_throw(check_interval("timeout", Some(timeout)));
     call.leave_transaction("wait_for_work");
-    let mut waiter = or_throw(Waiter::for_work("timeout", timeout, &names));
+    let stop = wake::Stop::of(&session::application_name(), caller::current());
+    let mut waiter = or_throw(Waiter::for_work("timeout", timeout, &names, stop));
     loop {
         waiter.before_look();
         let mut look = look(&mut waiter, &names);

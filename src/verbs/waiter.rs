@@ -16,7 +16,7 @@ use crate::pg::latch::{self, Channel};
 use crate::pg::throw::notice;
 use crate::pg::wait_event::Sleep;
 use crate::upkeep::Next;
-use crate::wake::{self, Registration};
+use crate::wake::{self, Registration, Stop};
 
 /// How soon a waiter looks again at something that is overdue, or that another process is to do.
 const OVERDUE_LOOK: Duration = Duration::from_secs(1);
@@ -39,6 +39,8 @@ pub(crate) struct Waiter {
     /// The actions, of a call that waits for work; and the channels on which it is woken whatever the numbers of these are.
     names: Option<(Vec<String>, Registration)>,
     registered: Option<Registration>,
+    /// What another session may stop it by, of a call that waits for work.
+    stop: Option<Stop>,
 }
 
 impl Waiter {
@@ -57,15 +59,17 @@ impl Waiter {
             level: latch::nest_level(),
             names: None,
             registered: None,
+            stop: None,
         })
     }
 
     /// One that waits for work, and is found from now on when something changes for it.
-    pub(crate) fn for_work(argument: &str, timeout: Interval, names: &[String]) -> Result<Self> {
+    pub(crate) fn for_work(argument: &str, timeout: Interval, names: &[String], stop: Stop) -> Result<Self> {
         let mut waiter = Waiter::new(argument, timeout)?;
         waiter.pace = pace::resume(names);
         let registration = Registration::new(wake::channels_for_names(names), waiter.level);
         waiter.names = Some((names.to_vec(), registration));
+        waiter.stop = Some(stop);
         Ok(waiter)
     }
 
@@ -113,8 +117,8 @@ impl Waiter {
         self.heard
     }
 
-    /// Sleeps until a wake-up, until something is due, or until it is time to look again; `false` if the time of the call is up.
-    /// What is owed a process is called for.
+    /// Sleeps until a wake-up, until something is due, or until it is time to look again; `false` if the time of the call is up, or
+    /// another session has stopped it. What is owed a process is called for.
     pub(crate) fn sleep(&mut self, next: Next) -> bool {
         let passed_over = wake::end_look();
         if std::mem::take(&mut self.woken) {
@@ -130,7 +134,7 @@ impl Waiter {
         loop {
             let left =
                 self.until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
+            if left.is_zero() || self.stop.as_mut().is_some_and(|stop| stop.is_marked(self.level)) {
                 return false;
             }
             if !self.slept && block::begun_by_caller() {
@@ -172,6 +176,7 @@ impl Waiter {
     pub(crate) fn leave(&mut self, empty: bool) {
         wake::end_look();
         self.registered = None;
+        self.stop = None;
         if let Some((names, registration)) = self.names.take() {
             drop(registration);
             if empty {

@@ -19,6 +19,11 @@ const SOON_UP: u8 = 5;
 pub(super) const READY_ANY: u8 = 6;
 /// The kind, with one channel, for calls that wait for the ends of tasks.
 pub(super) const WATCH: u8 = 7;
+/// Three kinds by which another session ends calls that sleep for work, see `stop`; their numbers stand for an actor and a role, and
+/// for an actor and a process id.
+pub(super) const OF_ACTOR: u8 = 8;
+pub(super) const ASLEEP: u8 = 9;
+pub(super) const MARKED: u8 = 10;
 
 /// Waiters for tasks of this action.
 pub(super) fn ready_channel(action_no: i32) -> Channel {

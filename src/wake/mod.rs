@@ -15,6 +15,7 @@ pub(crate) mod lately;
 mod notes;
 mod owed;
 mod registered;
+mod stop;
 mod waiters;
 
 pub(crate) use channels::{
@@ -25,4 +26,5 @@ pub(crate) use notes::{
     all_look, by_time, due, gone, held, let_one_look, new_number, ready, ready_for_all, ready_later, settled,
     signals_left, stay_registered, taken, timer,
 };
+pub(crate) use stop::{Stop, stop};
 pub(crate) use waiters::{Registration, begin_look, end_look, hand_on, may_sleep, pass_on, passed_over};

@@ -25,7 +25,7 @@ use crate::pg::session;
 use crate::rights::{self, Doing};
 use crate::store::seal;
 use crate::upkeep::{self, retention};
-use crate::wake::lately;
+use crate::wake::{Stop, lately};
 use leave::leave;
 use look::{Look, look};
 pub(crate) use wait::look_for_work;
@@ -86,7 +86,10 @@ fn own_tasks(request: &Request, wait: Option<Interval>) -> Result<Vec<Grant>> {
     session::refuse_if_read_only();
     let began = Instant::now();
     let mut waiter = match wait {
-        Some(wait) => Some(Waiter::for_work("wait", wait, &request.actions)?),
+        Some(wait) => {
+            let stop = Stop::of(&request.actor_id, rights::caller());
+            Some(Waiter::for_work("wait", wait, &request.actions, stop)?)
+        }
         None => None,
     };
     let found = match &mut waiter {

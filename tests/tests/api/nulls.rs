@@ -14,6 +14,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("22004", "SELECT * FROM taskq.own_tasks('ann', NULL, '{x}')"),
     ("22004", "SELECT * FROM taskq.own_tasks('ann', 1, NULL)"),
     ("22004", "SELECT * FROM taskq.extend_tasks_ownership(NULL, '{}', '{}', '1 minute')"),
+    ("22004", "SELECT taskq.stop_waiting(NULL)"),
     ("22004", "SELECT * FROM taskq.extend_tasks_ownership('ann', NULL, '{}', '1 minute')"),
     ("22004", "SELECT * FROM taskq.extend_tasks_ownership('ann', '{}', NULL, '1 minute')"),
     ("22004", "SELECT taskq.return_task(NULL, gen_random_uuid())"),

@@ -9,7 +9,7 @@ use crate::TMP;
 use crate::failover::catch_up;
 
 /// What looks, with what it is asked.
-const LOOKS: [(&str, &str); 26] = [
+const LOOKS: [(&str, &str); 27] = [
     ("action_channel", "taskq.action_channel('x')"),
     ("ancestors", "taskq.ancestors('below')"),
     ("chain", "taskq.chain('{\"id\": \"1\", \"action\": \"x\"}')"),
@@ -30,6 +30,7 @@ const LOOKS: [(&str, &str); 26] = [
     ("parallel", "taskq.parallel('{\"id\": \"1\", \"action\": \"x\"}')"),
     ("shard", "taskq.shard()"),
     ("shard_of", "taskq.shard_of('00000000-0000-4000-8000-000000000000')"),
+    ("stop_waiting", "taskq.stop_waiting('w')"),
     ("task_channel", "taskq.task_channel('done')"),
     ("wait_for_task", "taskq.wait_for_task('done', '10 seconds')"),
     ("wait_for_tasks", "CALL taskq.wait_for_tasks('{done,failed}', '10 seconds')"),

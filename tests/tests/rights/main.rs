@@ -13,6 +13,7 @@ mod narrowed_signals;
 mod roles;
 mod search_path;
 mod settings;
+mod stopping;
 mod untold;
 
 use std::process;

@@ -19,6 +19,7 @@ mod prepared;
 mod several;
 mod shown;
 mod snapshot;
+mod stopped;
 mod tables;
 mod wakes;
 mod without_id;
