@@ -380,8 +380,8 @@ INSERT INTO taskq.seal VALUES ('-infinity', NULL, NULL);
 ALTER TABLE taskq.seal REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.seal IS 'up to when what has settled is summed up';
 
--- "run_no runs after after_no". As a rule it is kept until one of the two is gone; one that a suspension has made may
--- go earlier.
+-- "run_no runs after after_no". It is kept until one of the two is gone. One that a suspension has made may go earlier, and so
+-- does one of which `after_no` starts over without `run_no`.
 --
 -- A task may wait several times, for different tasks. The end of `after_no` counts for one wait only, that with this number:
 -- one that is late (it is on its way while the task goes on without it, and waits for others) finds another number, and counts
@@ -391,21 +391,18 @@ CREATE TABLE taskq.dependency (
     run_no bigint NOT NULL,
     wait_no integer NOT NULL,
     condition "char" NOT NULL,                  -- under which it counts; c: completed, s: settled, a: aborted
-    counts "char" NOT NULL,                     -- w: for that wait; d: dropped, `run_no` has gone on without it;
-                                                -- m, f, l: `after_no` has started over without `run_no`, which keeps
-                                                -- what it had counted: as met, as met by an abort, as lost
-    suspending boolean NOT NULL,                -- made by a suspension of the task: may go when that begins anew
-    first_condition "char" NOT NULL,            -- a suspension may have another one; this is back when the task starts over
+    state "char" NOT NULL,                      -- w: it counts; d: dropped, `run_no` has gone on without it
+    suspending boolean NOT NULL,                -- made by a suspension of the task: goes when that begins anew
     CONSTRAINT dependency_pkey PRIMARY KEY (after_no, run_no),                    -- the dependents that a settled task signals
-    CONSTRAINT dependency_condition_check CHECK (condition IN ('c', 's', 'a') AND first_condition IN ('c', 's', 'a')),
-    CONSTRAINT dependency_counts_check CHECK (counts IN ('w', 'd', 'm', 'f', 'l')),
+    CONSTRAINT dependency_condition_check CHECK (condition IN ('c', 's', 'a')),
+    CONSTRAINT dependency_state_check CHECK (state IN ('w', 'd')),
     CONSTRAINT dependency_self_check CHECK (after_no <> run_no)
 );
 CREATE INDEX dependency_run_idx ON taskq.dependency (run_no);                     -- what a task waits for
 COMMENT ON TABLE taskq.dependency IS 'edges: which task runs after which';
 
--- Signals that found their counter locked by another transaction, as a rule. They are folded into `blocked` by a transaction that
--- has the counter locked, upkeep's for instance.
+-- Ends of dependencies that found the counter locked by another transaction. A transaction that has the counter locked folds
+-- them into `blocked`.
 CREATE TABLE taskq.countdown (
     run_no bigint NOT NULL,
     wait_no integer NOT NULL,                   -- for which of its waits: see `dependency`
@@ -415,9 +412,9 @@ CREATE TABLE taskq.countdown (
     lost_status text,                           -- where lost > 0: the status with which the task aborts, if it does
     skipped integer NOT NULL                    -- of those that are lost, how many were not needed
 );
-CREATE INDEX countdown_run_idx ON taskq.countdown (run_no);                             -- signals due to a task
+CREATE INDEX countdown_run_idx ON taskq.countdown (run_no);                             -- what is due to a task
 ALTER TABLE taskq.countdown REPLICA IDENTITY FULL;
-COMMENT ON TABLE taskq.countdown IS 'signals that wait to be counted because the counter was busy';
+COMMENT ON TABLE taskq.countdown IS 'ends of dependencies that wait to be counted because the counter was busy';
 
 -- As a rule one row per deadline that a call gives to tasks under one base, and per thousand of these tasks; and some for tasks
 -- that are to be looked at again at a time. It finds the elapsed ones without an index on `run`. The nonce of a task in it is

@@ -135,7 +135,7 @@ SELECT after.id AS after,
   JOIN taskq.task AS after ON after.task_no OPERATOR(taskq.===) d.after_no
   JOIN taskq.task AS run ON run.task_no OPERATOR(taskq.===) d.run_no
  -- Always so: columns that no index has. What is dropped is no dependency any more.
- WHERE d.condition IN ('c', 's', 'a') AND d.counts <> 'd' AND after.seed IN (true, false) AND run.seed IN (true, false);
+ WHERE d.condition IN ('c', 's', 'a') AND d.state <> 'd' AND after.seed IN (true, false) AND run.seed IN (true, false);
 COMMENT ON VIEW taskq.dependencies IS 'which task runs after which, on what condition, and whether the one waited for has settled';
 
 -- Suspended tasks, and what each waits for: dependencies of this wait that have not ended.
@@ -148,7 +148,7 @@ SELECT t.id AS task_id,
        ARRAY(SELECT after.id
                FROM taskq.dependency AS d
               CROSS JOIN LATERAL (SELECT x.id FROM taskq.task AS x WHERE x.task_no = d.after_no OFFSET 0) AS after
-              WHERE d.run_no = b.task_no AND d.wait_no = b.wait_no AND d.counts = 'w'
+              WHERE d.run_no = b.task_no AND d.wait_no = b.wait_no AND d.state = 'w'
                 AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = d.after_no OFFSET 0)
               ORDER BY after.id) AS waits_for,
        t.id
@@ -156,6 +156,34 @@ SELECT t.id AS task_id,
   JOIN taskq.task AS t ON t.task_no = b.task_no
  WHERE b.since IS NOT NULL;
 COMMENT ON VIEW taskq.waits IS 'suspended tasks: since when, until when at most, and for what';
+
+-- What the dependencies of a task amount to, but for those that it has gone on without; and what its counter has yet to count of
+-- ends that have come. All of it is of one snapshot. What works a counter out (src/recount.rs) and what checks it ask this.
+CREATE VIEW taskq._standing AS
+SELECT t.task_no, t.num_required, t.signal, e.stored, e.own, e.open, e.own_open, e.met, e.failed,
+       c.met AS met_left, c.lost AS lost_left, c.failed AS failed_left
+  FROM taskq.task AS t
+  -- What settles after the time-out of a suspension counts for nothing, and is open to it.
+  LEFT JOIN LATERAL (SELECT b.wait_no, CASE WHEN b.since IS NOT NULL THEN b.until END AS until
+                       FROM taskq.blocked AS b WHERE b.task_no = t.task_no OFFSET 0) AS b ON true
+ -- `own`: those that no suspension has added, the others without which it went on included. `met`: those of them that have ended
+ -- as they should.
+ CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE d.state = 'w')::integer AS stored,
+                            count(*) FILTER (WHERE NOT d.suspending)::integer AS own,
+                            count(*) FILTER (WHERE d.state = 'w' AND s.code IS NULL)::integer AS open,
+                            count(*) FILTER (WHERE d.state = 'w' AND s.code IS NULL AND NOT d.suspending)::integer AS own_open,
+                            count(*) FILTER (WHERE d.state = 'w' AND s.code IN ('c', 'a') AND NOT d.suspending
+                                               AND d.condition IN ('s', s.code))::integer AS met,
+                            count(*) FILTER (WHERE d.state = 'w' AND s.code = 'a')::integer AS failed
+                       FROM taskq.dependency AS d
+                       LEFT JOIN LATERAL (SELECT s.code FROM taskq.settled AS s
+                                           WHERE s.task_no = d.after_no AND (b.until < s.settled_at) IS NOT TRUE OFFSET 0) AS s ON true
+                      WHERE d.run_no = t.task_no) AS e
+ CROSS JOIN LATERAL (SELECT COALESCE(sum(g.satisfied), 0)::integer AS met, COALESCE(sum(g.lost), 0)::integer AS lost,
+                            COALESCE(sum(g.failed), 0)::integer AS failed
+                       FROM taskq.countdown AS g
+                      WHERE g.run_no = t.task_no AND g.wait_no = b.wait_no) AS c;
+COMMENT ON VIEW taskq._standing IS 'internal: what the dependencies of a task amount to';
 
 -- Those that were skipped have a state of their own here.
 CREATE VIEW taskq._counts AS
@@ -624,7 +652,7 @@ BEGIN
                    FROM taskq.dependency AS e
                   CROSS JOIN LATERAL (SELECT s.code, s.cause FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0) AS s
                   CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = e.after_no OFFSET 0) AS o
-                  WHERE e.run_no = number AND t.state = 'aborted' AND e.counts <> 'd'
+                  WHERE e.run_no = number AND t.state = 'aborted' AND e.state <> 'd'
                     AND ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
                   ORDER BY o.id LIMIT 20
         LOOP
@@ -638,7 +666,7 @@ BEGIN
             SELECT e.after_no INTO n
               FROM taskq.dependency AS e
              CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0) AS s
-             WHERE e.run_no = origin AND e.counts <> 'd'
+             WHERE e.run_no = origin AND e.state <> 'd'
                AND ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
              ORDER BY e.after_no LIMIT 1;
             EXIT WHEN NOT FOUND;
@@ -689,7 +717,7 @@ BEGIN
                         CASE u.condition WHEN 'c' THEN 'completed' WHEN 's' THEN 'settled' ELSE 'aborted' END AS condition
                    FROM (SELECT e.after_no, e.condition, count(*) OVER () AS waits
                            FROM taskq.dependency AS e
-                          WHERE e.run_no = number AND e.counts = 'w'
+                          WHERE e.run_no = number AND e.state = 'w'
                             AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0)
                           ORDER BY e.after_no LIMIT 20) AS u
                   CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = u.after_no OFFSET 0) AS o
@@ -883,7 +911,7 @@ CREATE FUNCTION taskq.dependency_results(task_id text)
                s.status, s.result
           FROM taskq.task AS me
          CROSS JOIN LATERAL (SELECT d.after_no, d.condition FROM taskq.dependency AS d
-                              WHERE d.run_no OPERATOR(taskq.===) me.task_no AND d.counts <> 'd' OFFSET 0) AS d
+                              WHERE d.run_no OPERATOR(taskq.===) me.task_no AND d.state <> 'd' OFFSET 0) AS d
          CROSS JOIN LATERAL (SELECT s.code, s.status, s.result FROM taskq.settled AS s
                               WHERE s.task_no = d.after_no OFFSET 0) AS s
          CROSS JOIN LATERAL (SELECT t.id, a.name FROM taskq.task AS t, taskq.action AS a
@@ -946,23 +974,34 @@ CREATE FUNCTION taskq.check()
           JOIN taskq.task AS t ON t.task_no = d.task_no
          WHERE d.timer <> t.spontaneous
         UNION ALL
-        -- What a blocked task has left to count is what has not settled of this wait, and signals that are not counted yet.
+        -- What a blocked task has left to count is what has not settled of this wait, and ends that are not counted yet.
         SELECT 'wrong count of dependencies', t.id,
-               'remaining ' || b.remaining || ', to spare ' || b.spare || ', deferred ' || COALESCE(f.signals, 0)
-               || ', unsettled ' || COALESCE(e.unsettled, 0)
+               'remaining ' || b.remaining || ', to spare ' || b.spare || ', deferred ' || n.met_left + n.lost_left
+               || ', unsettled ' || n.open
           FROM taskq.blocked AS b
           JOIN taskq.task AS t ON t.task_no = b.task_no
-          LEFT JOIN (SELECT g.run_no, g.wait_no, sum(g.satisfied + g.lost) AS signals
-                       FROM taskq.countdown AS g GROUP BY g.run_no, g.wait_no) AS f
-            ON f.run_no = b.task_no AND f.wait_no = b.wait_no
-          LEFT JOIN (SELECT e.run_no, e.wait_no, count(*) AS unsettled
-                       FROM taskq.dependency AS e
-                       JOIN taskq.blocked AS b ON b.task_no = e.run_no
-                       LEFT JOIN taskq.settled AS s ON s.task_no = e.after_no
-                      -- What settles after the time-out of a suspension counts for nothing.
-                      WHERE e.counts = 'w' AND (s.task_no IS NULL OR b.since IS NOT NULL AND b.until < s.settled_at)
-                      GROUP BY e.run_no, e.wait_no) AS e ON e.run_no = b.task_no AND e.wait_no = b.wait_no
-         WHERE b.remaining + b.spare - COALESCE(f.signals, 0) <> COALESCE(e.unsettled, 0)
+          JOIN taskq._standing AS n ON n.task_no = b.task_no
+         WHERE b.remaining + b.spare - n.met_left - n.lost_left <> n.open
+            OR EXISTS (SELECT FROM taskq.dependency AS e
+                        WHERE e.run_no = b.task_no AND e.state = 'w' AND e.wait_no <> b.wait_no
+                          AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no))
+            -- Of those of which some suffice none may be gone: what has gone counts as it did.
+            OR n.num_required IS NOT NULL AND NOT n.signal AND b.since IS NULL AND b.dependencies = n.stored
+               AND n.num_required - b.remaining + n.met_left <> n.met
+        UNION ALL
+        -- The numbers of a live task are those of its dependencies; where some are gone, they may be greater.
+        SELECT 'wrong numbers of dependencies', t.id,
+               x.dependencies || ' with ' || x.failures || ' failed, stored ' || n.stored || ' with ' || n.failed
+               || ', deferred ' || n.failed_left
+          FROM (SELECT b.task_no, b.dependencies, b.failures FROM taskq.blocked AS b
+                UNION ALL SELECT r.task_no, r.dependencies, r.failures FROM taskq.run AS r
+                UNION ALL SELECT k.task_no, k.dependencies, k.failures FROM taskq.parked AS k
+                UNION ALL SELECT d.task_no, d.dependencies, d.failures FROM taskq.scheduled AS d) AS x
+          JOIN taskq.task AS t ON t.task_no = x.task_no
+          JOIN taskq._standing AS n ON n.task_no = x.task_no
+         WHERE x.dependencies < n.stored OR x.failures + n.failed_left < n.failed
+            OR x.dependencies = n.stored AND x.failures + n.failed_left <> n.failed
+            OR x.dependencies - n.stored < x.failures + n.failed_left - n.failed
         UNION ALL
         -- What is in `run`, parked or scheduled waits for nothing.
         SELECT 'task has an unsettled dependency but is not blocked', t.id, after.id
@@ -973,10 +1012,8 @@ CREATE FUNCTION taskq.check()
                 UNION ALL SELECT k.task_no FROM taskq.parked AS k
                 UNION ALL SELECT d.task_no FROM taskq.scheduled AS d) AS x ON x.task_no = e.run_no
          WHERE NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no)
-           -- What it was suspended for may start over when it has long gone on.
-           AND NOT e.suspending
-           -- It keeps what it has counted of one that started over without it, or has gone on without it.
-           AND e.counts = 'w'
+           -- Else it has gone on without it.
+           AND e.state = 'w'
         UNION ALL
         -- A dependency that was lost has aborted the task that waited, unless some of its dependencies suffice.
         SELECT 'task waits although a dependency is lost', t.id, after.id
@@ -986,7 +1023,7 @@ CREATE FUNCTION taskq.check()
           JOIN taskq.task AS after ON after.task_no = e.after_no
          WHERE ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
            AND t.num_required IS NULL
-           AND e.counts = 'w'
+           AND e.state = 'w'
            AND NOT EXISTS (SELECT FROM taskq.settled AS z WHERE z.task_no = e.run_no)
            AND NOT EXISTS (SELECT FROM taskq.countdown AS g WHERE g.run_no = e.run_no AND g.lost > 0)
            AND NOT EXISTS (SELECT FROM taskq.blocked AS b

@@ -41,6 +41,7 @@ mod locks;
 mod memory;
 mod number;
 mod pg;
+mod recount;
 mod remove;
 mod returns;
 mod revive;

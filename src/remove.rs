@@ -1,20 +1,20 @@
 //! Tasks go, with their dependencies, and as a rule with blocked tasks that lose their last dependency by it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
-use crate::insert::lock_for_change;
+use crate::insert::{Standing, lock_for_change};
 use crate::locks;
-use crate::number::{TaskNo, WaitNo};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::Statement;
-use crate::settle::merge_keys;
-use crate::settle::{Ending, TOO_FEW, fold, release_or_complete, settle, without_open};
-use crate::state::{Cause, Condition, Outcome};
-use crate::store::dependency::Counts;
-use crate::store::live::{self, Counter, Live, Place};
+use crate::pg::statement::{Statement, sql};
+use crate::recount::{self, Recount};
+use crate::settle::{fold, merge_keys};
+use crate::state::Outcome;
+use crate::store::dependency::counted_end;
+use crate::store::live::{self, Live};
 use crate::store::traces::Traces;
-use crate::store::{attempts, blocked, dependency, progress, settled, step, task};
+use crate::store::{attempts, dependency, progress, settled, step};
 use crate::wake;
 
 /// Deletes tasks whose live rows are locked, whatever their state, and blocked ones that lose their last dependency by it; how many
@@ -35,18 +35,21 @@ pub(crate) fn delete_beside(
     now: Time,
 ) -> i64 {
     let mut traces = Traces::default();
-    let mut with_too_few = BTreeMap::new();
+    let mut recount = Recount::default();
     while !wave.is_empty() {
         check_for_interrupts();
-        let outcomes = locks::outcomes(&wave);
-        lock_dependents(&wave);
+        let dependents = lock_dependents(&wave, staying);
+        cut_kept(&wave, &dependents);
+        recount.before(dependents.values().filter(|row| row.counter().is_some()));
         remove(&wave, &rows, &mut traces);
-        let mut left = edges_gone(&wave, &outcomes, staying, &mut with_too_few, now);
+        let mut left = edges_gone(&dependents, &mut recount, now);
         left.extend(downstream(&left, staying, now));
         rows = left.iter().map(|row| (row.task_no, row.clone())).collect();
         wave = left.iter().map(|row| row.task_no).collect();
     }
-    abort_with_too_few(with_too_few, now);
+    // Ends that the deletion has brought about have been counted since.
+    let blocked = blocked_of(recount.tasks());
+    recount::store(recount.after(blocked), &HashMap::new(), now);
     traces.tidy(now)
 }
 
@@ -72,7 +75,7 @@ static AHEAD: Statement<(&[TaskNo], i64), (TaskNo, i32)> = Statement::new(
       SELECT a.task_no, a.dependencies FROM ahead AS a LIMIT $2",
 );
 static INTO: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
-    c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.counts <> 'd'",
+    c"SELECT d.after_no, d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.state = 'w'",
 );
 
 /// What loses its last dependency with tasks that are about to go, and what loses its last with that, and so on: locked, and only
@@ -142,14 +145,40 @@ static DEPENDENTS: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)");
 
 /// Locks what waits for these tasks before the dependencies are locked. One that goes on without what is open, since its time is
-/// over for instance, skips dependencies that are locked: those are removed, and counted out of it, or it has gone on before.
-fn lock_dependents(wave: &[TaskNo]) {
+/// over, skips dependencies that are locked: those are removed, and counted out of it, or it has gone on before. The rows of those that
+/// are not among the tasks and do not stay whatever they have waited for.
+fn lock_dependents(wave: &[TaskNo], staying: &HashSet<TaskNo>) -> HashMap<TaskNo, Live> {
     let mut dependents: Vec<TaskNo> = DEPENDENTS.query(wave);
     dependents.sort_unstable();
     dependents.dedup();
-    if !dependents.is_empty() {
-        lock_for_change(&dependents);
+    if dependents.is_empty() {
+        return HashMap::new();
     }
+    let going: HashSet<&TaskNo> = wave.iter().collect();
+    let mut rows = lock_for_change(&dependents);
+    rows.retain(|task_no, _| !going.contains(task_no) && !staying.contains(task_no));
+    rows
+}
+
+/// Dependencies on these tasks that have ended. $2: of these.
+static ENDED: Statement<(&[TaskNo], &[TaskNo]), (TaskNo, TaskNo)> = Statement::new(sql!(
+    "SELECT d.after_no, d.run_no FROM taskq.dependency d
+       WHERE d.after_no = ANY ($1) AND d.run_no = ANY ($2) AND EXISTS (",
+    counted_end!(),
+    ")"
+));
+
+/// What a suspended task has had of those that go it has had, as one that is free.
+fn cut_kept(wave: &[TaskNo], dependents: &HashMap<TaskNo, Live>) {
+    let suspended =
+        dependents.values().filter(|row| row.counter().is_some_and(|counter| counter.since.is_some()));
+    let suspended: Vec<TaskNo> = suspended.map(|row| row.task_no).collect();
+    if suspended.is_empty() {
+        return;
+    }
+    let kept = ENDED.query((wave, suspended));
+    locks::lock_edges(&kept);
+    dependency::REMOVE.execute(kept.into_iter().unzip::<_, _, Vec<_>, Vec<_>>());
 }
 
 /// Removes the rows of one wave.
@@ -165,173 +194,46 @@ fn remove(wave: &[TaskNo], rows: &HashMap<TaskNo, Live>, traces: &mut Traces) {
     step::forget(wave);
     locks::lock_edges_of(wave);
     dependency::REMOVE_RUN.execute(wave);
+    dependency::REMOVE_AFTER.execute(wave);
     for task_no in wave {
         wake::settled(*task_no);
     }
     traces.by_removing(wave, &ends);
 }
 
-/// What tasks lose with the edges from deleted tasks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Loss {
-    /// Dependencies in all.
-    all: i32,
-    /// Of these, how many had ended, or are kept as ended.
-    had: i32,
-    /// How many had aborted.
-    failed: i32,
-    /// Dependencies that had not ended, of the wait that the task is in: that is known once its counter is locked.
-    open: i32,
-}
-
-/// What becomes of a task that waits and loses dependencies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
-    /// It has none any more, and goes, too.
-    Nothing,
-    /// Too few are left of those of which it needs some.
-    TooFew,
-    /// It has nothing left to wait for.
-    Free,
-    /// It waits for the others: of `remaining` and `spare` that much goes.
-    Others { remaining: i32, spare: i32 },
-}
-
-impl Loss {
-    fn add(&mut self, other: Loss) {
-        self.all += other.all;
-        self.had += other.had;
-        self.failed += other.failed;
-        self.open += other.open;
-    }
-
-    /// Without what had ended.
-    fn of_open(self) -> Loss {
-        Loss { all: self.all - self.had, had: 0, failed: 0, ..self }
-    }
-
-    fn take_from(self, row: &mut Live) {
-        row.dependencies -= self.all;
-        row.failures -= self.failed;
-    }
-
-    /// A suspended task never goes with what it waits for: it is freed, as by its time-out, once nothing else is open.
-    fn leaves(self, row: &Live, counter: &Counter, some_suffice: bool) -> Left {
-        // A dependency that settled and was then replaced, or whose retention is over, still counts.
-        if row.dependencies <= self.all && counter.since.is_none() && !counter.waits_for_word() {
-            return Left::Nothing;
-        }
-        match (some_suffice && counter.since.is_none(), counter) {
-            (true, counter) if counter.spare < self.open => Left::TooFew,
-            (true, _) => Left::Others { remaining: 0, spare: self.open },
-            (false, counter) if counter.remaining <= self.open => Left::Free,
-            (false, _) => Left::Others { remaining: self.open, spare: 0 },
-        }
-    }
-}
-
-/// Removes the edges from deleted tasks: what their dependents lose, and the waits of the open ones.
-fn losses_of(
-    wave: &[TaskNo],
-    outcomes: &HashMap<TaskNo, Outcome>,
-    staying: &HashSet<TaskNo>,
-) -> (BTreeMap<TaskNo, Loss>, HashMap<TaskNo, Vec<WaitNo>>) {
-    let mut losses: BTreeMap<TaskNo, Loss> = BTreeMap::new();
-    let mut open: HashMap<TaskNo, Vec<WaitNo>> = HashMap::new();
-    for (after, run, wait_no, counts, condition) in dependency::REMOVE_AFTER.query(wave) {
-        let counts = Counts::from_stored(counts);
-        if staying.contains(&run) || counts == Counts::Dropped {
-            continue;
-        }
-        let loss = losses.entry(run).or_default();
-        loss.all += 1;
-        match outcomes.get(&after) {
-            // What has been counted of one that started over was another end.
-            _ if counts.is_kept() => {
-                loss.had += 1;
-                loss.failed += i32::from(counts.has_kept_failure(Condition::from_stored(condition)));
-            }
-            None => open.entry(run).or_default().push(wait_no),
-            Some(outcome) => {
-                loss.had += 1;
-                loss.failed += i32::from(outcome.is_abort());
-            }
-        }
-    }
-    (losses, open)
-}
-
-/// Takes the edges from deleted tasks away. Blocked dependents with nothing left to wait for are released,
-/// or complete if spontaneous; those left without any dependency that are to go with it are returned, locked.
+/// Counts those that have depended on tasks that are gone. Blocked ones with nothing left to wait for are released, or complete if
+/// spontaneous; those left without any dependency that are to go with it are returned, locked. A suspended one never goes with what it
+/// waits for: it is freed, as by its time-out, once nothing else is open.
 ///
-/// What is left with too few stays as it is for now, with its losses in `with_too_few`: the next wave may take the others.
-fn edges_gone(
-    wave: &[TaskNo],
-    outcomes: &HashMap<TaskNo, Outcome>,
-    staying: &HashSet<TaskNo>,
-    with_too_few: &mut BTreeMap<TaskNo, Loss>,
-    now: Time,
-) -> Vec<Live> {
-    let (losses, open) = losses_of(wave, outcomes, staying);
-    if losses.is_empty() {
+/// What is left with too few is put off: the next wave may take the others.
+fn edges_gone(dependents: &HashMap<TaskNo, Live>, recount: &mut Recount, now: Time) -> Vec<Live> {
+    if dependents.is_empty() {
         return Vec::new();
     }
-    let dependents: Vec<TaskNo> = losses.keys().copied().collect();
-    // A deleted task that had settled may have left a signal that has not been counted yet. It is counted first: what
-    // is subtracted below was counted then. We have the counters locked, so that nothing stays deferred.
-    lock_for_change(&dependents);
+    let dependents: Vec<TaskNo> = dependents.keys().copied().collect();
+    // A deleted task that had settled may have left an end that has not been counted yet: one may be freed or lost by it.
     fold::of(&dependents, now);
-    let some_suffice = task::with_num_required(&dependents);
-    let (mut orphans, mut free) = (Vec::new(), Vec::new());
-    let mut lowered: BTreeMap<(Loss, i32, i32), Vec<TaskNo>> = BTreeMap::new();
-    for mut row in lock_for_change(&dependents).into_values() {
-        let Place::Blocked(counter) = row.place else { continue };
-        let before = with_too_few.remove(&row.task_no).unwrap_or_default();
-        let mut loss = losses[&row.task_no];
-        // What a suspended task had it has had, as one that is free.
-        if counter.since.is_some() {
-            loss = loss.of_open();
-        }
-        let of_this_wait = open.get(&row.task_no).into_iter().flatten().filter(|n| **n == counter.wait_no);
-        loss.open = of_this_wait.count() as i32;
-        loss.add(before);
-        match loss.leaves(&row, &counter, some_suffice.contains_key(&row.task_no)) {
-            Left::Others { remaining, spare } => {
-                lowered.entry((loss, remaining, spare)).or_default().push(row.task_no);
-            }
-            Left::Nothing => orphans.push(row),
-            Left::TooFew => {
-                with_too_few.insert(row.task_no, loss);
-            }
-            Left::Free => {
-                loss.take_from(&mut row);
-                row.place = Place::Blocked(Counter { remaining: 0, spare: 0, ..counter });
-                free.push(row);
-            }
+    let (mut orphans, mut others) = (Vec::new(), Vec::new());
+    for one in recount.after(blocked_of(dependents)) {
+        let stays =
+            one.was.counter().is_some_and(|counter| counter.since.is_some() || counter.waits_for_word());
+        // A dependency that settled and was then replaced, or whose retention is over, still counts.
+        if one.row.dependencies <= 0 && !stays {
+            orphans.push(one.was);
+        } else if one.standing == Standing::Lost {
+            recount.put_off(&one);
+        } else {
+            others.push(one);
         }
     }
-    for ((loss, remaining, spare), task_nos) in lowered {
-        blocked::LOWER.execute((task_nos, remaining, spare, loss.all, loss.failed));
-    }
-    live::remove(&free);
-    settle(release_or_complete(free, now), now);
+    recount::store(others, &HashMap::new(), now);
     orphans
 }
 
-/// Aborts tasks that have lost too many of those of which they need some.
-fn abort_with_too_few(losses: BTreeMap<TaskNo, Loss>, now: Time) {
-    if losses.is_empty() {
-        return;
+/// The rows, locked, of those of the tasks that wait.
+fn blocked_of(task_nos: Vec<TaskNo>) -> Vec<Live> {
+    if task_nos.is_empty() {
+        return Vec::new();
     }
-    let task_nos: Vec<TaskNo> = losses.keys().copied().collect();
-    // Ends that the deletion has brought about have been counted since: one of the tasks may have what it needs.
-    let mut endings: Vec<Live> =
-        lock_for_change(&task_nos).into_values().filter(|row| row.counter().is_some()).collect();
-    for row in &mut endings {
-        losses[&row.task_no].take_from(row);
-    }
-    without_open(endings.iter_mut());
-    live::remove(&endings);
-    let endings = endings.iter().map(|row| Ending::abort(row, Cause::Dependency, Some(TOO_FEW.to_owned())));
-    settle(endings.collect(), now);
+    lock_for_change(&task_nos).into_values().filter(|row| row.counter().is_some()).collect()
 }

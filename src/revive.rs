@@ -1,55 +1,67 @@
-//! Bringing aborted tasks back to life, with what aborted because of them: the graph goes on from where it
-//! broke. ([`rerun`] starts settled tasks over.)
+//! Settled tasks start over, each where its dependencies say it belongs.
 //!
-//! What is revived: the tasks asked for that have aborted, and downstream of them the tasks that aborted because a
-//! dependency was lost; each if what it has lost is revived too, but for what it can do without. Each gets
-//! new tries and waits again for its dependencies that are not settled, but for those that a suspension had added. A live
-//! dependent that had counted the abort of a revived task (its condition was `settled` or `aborted`, as a rule) waits for it
-//! again, unless it has enough others (`num_required`), keeps an earlier end of it, has waited for it in a suspension that is
-//! over, or is in progress: of one in progress the dependency has done its work and is removed.
+//! A **retry** takes aborted tasks, and downstream of them those that aborted because a dependency was lost, if what they have lost
+//! comes back too. They keep what they have reported and saved, and what they have got by suspensions: the graph goes on from where it
+//! broke. A **rerun** takes settled tasks however they ended, and every settled task that is built on them, whatever lies in between.
+//! They begin from nothing. What a suspension has added leads nowhere there: it has served a moment of the task, not its beginning. Nor
+//! does what a task has gone on without.
 //!
-//! Locks: the graph guard, then in rounds live rows of dependents and the `settled` rows of the revived, then the live rows of all
-//! they wait for and all that wait for them. That is not the global order, nor one wave: callers are restartable (see
-//! `locks::order`).
+//! A live dependent that had counted the end of such a task waits for it again ([`again`]), or is tied to it no more.
+//!
+//! Locks: the graph guard, the `settled` rows of those that start over, live rows of dependents, then the live rows of all that they wait
+//! for and all that wait for them. That is not the global order, nor one wave: callers are restartable (see `locks::order`).
 
-mod edges;
+mod again;
+mod downstream;
+mod lost;
 mod place;
-mod rerun;
 mod rewind;
-mod some_of_many;
+mod start;
 mod suspending;
-mod uncount;
 
-pub(crate) use place::place;
-pub(crate) use rerun::{Dependents, Keeps, start_over};
+pub(crate) use again::Dependents;
+pub(crate) use lost::Gone;
+pub(crate) use place::{Back, come_back};
 pub(crate) use rewind::{lock_to_rewind, without_suspension};
-pub(crate) use some_of_many::Gone;
+pub(crate) use start::start_over;
 pub(crate) use suspending::drop_suspending;
-use suspending::drop_unfinished;
-use uncount::DEPENDENTS;
-pub(crate) use uncount::{KeptEnds, uncount};
 
 use std::collections::{HashMap, HashSet};
 
-use crate::error::{Refusal, Result};
-use crate::insert::{acyclic, cycle_refusal, lock_for_change, stored_arcs};
-use crate::locks::{self, LockStrength, guard};
+use crate::insert::lock_for_change;
+use crate::locks::{self, LockStrength};
 use crate::number::TaskNo;
-use crate::pg::clock::Time;
-use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
-use crate::settle::fold;
-use crate::state::Outcome;
 use crate::store::live::Live;
-use crate::store::numbers;
 
-/// What happens to a task that cannot come back because a dependency that it has lost stays as it is.
+/// Which tasks start over, and what they keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unrevivable {
-    /// It stays as it is.
-    Leave,
-    /// The whole call is refused, if the task is one of those asked for.
-    Refuse,
+pub(crate) enum Again {
+    /// Those of the tasks that have aborted, and those that aborted because of them. A task that cannot come back, because a dependency
+    /// that it has lost stays as it is, stays as well.
+    RetryAll,
+    /// The same; one of those asked for that cannot come back is the refusal.
+    Retry,
+    /// Those that are settled, and all that is settled downstream.
+    Rerun,
+    /// Those that are settled, and no others.
+    RerunAlone,
+    /// As a rerun; those asked for keep their steps, of which the caller has removed some.
+    Rewind,
+}
+
+impl Again {
+    fn is_retry(self) -> bool {
+        matches!(self, Again::RetryAll | Again::Retry)
+    }
+
+    fn dependents(self) -> Dependents {
+        match self {
+            Again::RetryAll | Again::Retry => Dependents::Wait,
+            Again::Rerun | Again::Rewind => Dependents::WaitForTheirOwn,
+            Again::RerunAlone => Dependents::Stay,
+        }
+    }
 }
 
 static ABORTED: Statement<&[TaskNo], TaskNo> = Statement::new(
@@ -57,10 +69,10 @@ static ABORTED: Statement<&[TaskNo], TaskNo> = Statement::new(
        WHERE s.task_no = ANY ($1) AND s.code = 'a'
          AND EXISTS (SELECT FROM taskq.task t WHERE t.task_no = s.task_no OFFSET 0)",
 );
-static ABORTED_WITH: Statement<&[TaskNo], TaskNo> = Statement::new(
+static SETTLED: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT s.task_no FROM taskq.settled s
-       WHERE s.task_no = ANY (ARRAY(SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)))
-         AND s.code = 'a' AND s.cause IN ('d', 'k')",
+       WHERE s.task_no = ANY ($1)
+         AND EXISTS (SELECT FROM taskq.task t WHERE t.task_no = s.task_no OFFSET 0)",
 );
 
 /// Those of the settled tasks that a statement finds, locked for a change. What was in the way may have changed them:
@@ -76,150 +88,6 @@ fn hold(which: &'static Statement<&'static [TaskNo], TaskNo>, task_nos: &[TaskNo
     still
 }
 
-static LOST: Statement<&[TaskNo], (TaskNo, TaskNo, bool)> = Statement::new(
-    c"SELECT d.run_no, d.after_no, d.suspending
-        FROM pg_catalog.unnest($1) AS u(task_no)
-       CROSS JOIN LATERAL (SELECT d.run_no, d.after_no, d.first_condition, d.suspending FROM taskq.dependency d
-                            WHERE d.run_no = u.task_no OFFSET 0) AS d
-       CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0) AS s
-       WHERE (d.first_condition = 'c' AND s.code = 'a') OR (d.first_condition = 'a' AND s.code = 'c')",
-);
-
-/// Revives the tasks and returns how many tasks came back.
-pub(crate) fn revive(asked: &[TaskNo], unrevivable: Unrevivable, now: Time) -> Result<i64> {
-    guard();
-    let asked = hold(&ABORTED, asked);
-    let revived = with_downstream(&asked, now);
-    let revived = without_lost(revived, &asked, unrevivable)?;
-    if revived.is_empty() {
-        return Ok(0);
-    }
-    let task_nos: Vec<TaskNo> = {
-        let mut task_nos: Vec<TaskNo> = revived.iter().copied().collect();
-        task_nos.sort_unstable();
-        task_nos
-    };
-    lock_neighbours(&task_nos);
-    let dropped = drop_unfinished(&task_nos);
-    uncount(&task_nos, &revived, KeptEnds::Stay, now);
-    place(&task_nos, &HashMap::new(), &dropped, Gone::Counts, now);
-    // While they were settled, edges may have been added that only now close a cycle.
-    acyclic(&stored_arcs(&task_nos)).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))?;
-    Ok(task_nos.len() as i64)
-}
-
-/// The tasks, and all downstream of them that aborted because a dependency was lost.
-static DOWNSTREAM: Statement<&[TaskNo], TaskNo> = Statement::new(
-    c"WITH RECURSIVE reached AS (
-        SELECT u.task_no FROM pg_catalog.unnest($1) AS u(task_no)
-         UNION
-        SELECT d.run_no
-          FROM reached AS r
-         CROSS JOIN LATERAL (SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = r.task_no OFFSET 0) AS d
-         CROSS JOIN LATERAL (SELECT FROM taskq.settled s
-                              WHERE s.task_no = d.run_no AND s.code = 'a' AND s.cause IN ('d', 'k') OFFSET 0) AS s)
-      SELECT r.task_no FROM reached AS r",
-);
-
-/// The tasks asked for, and all downstream that aborted because a dependency was lost: in one round as far as they are seen, since
-/// a chain has as many levels as tasks, and in others what has changed while the round before waited. What was reached through a task
-/// that has gone meanwhile is sorted out by [`without_lost`], or was not found a second time.
-///
-/// On the way, live dependents are locked and their deferred signals counted: one of them may abort by
-/// that, and belongs to the revived then.
-fn with_downstream(asked: &[TaskNo], now: Time) -> HashSet<TaskNo> {
-    let mut all: HashSet<TaskNo> = asked.iter().copied().collect();
-    let mut frontier: Vec<TaskNo> = asked.to_vec();
-    while !frontier.is_empty() {
-        check_for_interrupts();
-        let seen: Vec<TaskNo> = DOWNSTREAM.query(frontier);
-        let reached: HashSet<TaskNo> = seen.iter().copied().collect();
-        // What has aborted has no live row, and no other call brings it back: that takes the guard.
-        let mut dependents: Vec<TaskNo> = DEPENDENTS.map(seen.as_slice(), |(_, run, ..)| run);
-        dependents.retain(|run| !reached.contains(run) && !all.contains(run));
-        if !dependents.is_empty() {
-            lock_for_change(&dependents);
-            fold::of(&dependents, now);
-        }
-        let held = hold(&ABORTED_WITH, &seen);
-        frontier = held.into_iter().filter(|n| all.insert(*n) && !reached.contains(n)).collect();
-    }
-    all
-}
-
-/// Those of the tasks that can do without what they have lost and is not among them.
-fn without_lost(
-    mut revived: HashSet<TaskNo>,
-    asked: &[TaskNo],
-    unrevivable: Unrevivable,
-) -> Result<HashSet<TaskNo>> {
-    let task_nos: Vec<TaskNo> = revived.iter().copied().collect();
-    let asked: HashSet<TaskNo> = asked.iter().copied().collect();
-    // A suspension is over for one that is asked for, whatever it has lost by it.
-    let counts = |(run, _, suspending): &(TaskNo, TaskNo, bool)| !suspending || !asked.contains(run);
-    let lost: Vec<(TaskNo, TaskNo, bool)> = LOST.query(task_nos).into_iter().filter(counts).collect();
-    let mut spare = spare(&lost.iter().map(|(run, ..)| *run).collect::<Vec<_>>(), &HashMap::new());
-    let mut dependents: HashMap<TaskNo, Vec<(TaskNo, bool)>> = HashMap::new();
-    let mut gone: Vec<(TaskNo, TaskNo, bool)> = Vec::new();
-    for (run, after, suspending) in lost {
-        dependents.entry(after).or_default().push((run, suspending));
-        if !revived.contains(&after) {
-            gone.push((run, after, suspending));
-        }
-    }
-    while let Some((run, after, suspending)) = gone.pop() {
-        // A suspension needs all that it has added.
-        if let Some(left) = spare.get_mut(&run).filter(|left| **left > 0 && !suspending) {
-            *left -= 1;
-            continue;
-        }
-        if !revived.remove(&run) {
-            continue;
-        }
-        if unrevivable == Unrevivable::Refuse && asked.contains(&run) {
-            return Err(unrevivable_refusal(run, after));
-        }
-        let of_this = dependents.get(&run).into_iter().flatten();
-        gone.extend(of_this.map(|(dependent, suspending)| (*dependent, run, *suspending)));
-    }
-    Ok(revived)
-}
-
-/// Without how many of all their dependencies settled tasks can do, those for which some suffice. So many of each were `dropped` just now.
-fn spare(task_nos: &[TaskNo], dropped: &HashMap<TaskNo, i32>) -> HashMap<TaskNo, i32> {
-    some_of_many::had(task_nos, Gone::Counts, dropped)
-        .into_iter()
-        .map(|(task_no, had)| (task_no, had.spare()))
-        .collect()
-}
-
-fn unrevivable_refusal(run: TaskNo, after: TaskNo) -> Refusal {
-    let ids = numbers::ids(&[run, after]);
-    let id = |n: &TaskNo| ids.get(n).map_or("", String::as_str);
-    let skipped = match locks::outcomes(&[after]).get(&after) {
-        // It was for the case that the other one aborts.
-        Some(Outcome::Completed) => {
-            format!("skipped: it runs only if \"{}\" aborts, and that completed", id(&after))
-        }
-        Some(Outcome::Skipped) => format!("skipped, since \"{}\" was, after which it runs", id(&after)),
-        _ => String::new(),
-    };
-    if !skipped.is_empty() {
-        return Refusal::state(
-            id(&run),
-            &skipped,
-            "cannot be retried",
-            "There is nothing to retry; insert another task to have its work done all the same.",
-        );
-    }
-    Refusal::state(
-        id(&run),
-        &format!("aborted because of its dependency on \"{}\"", id(&after)),
-        "cannot be retried by itself",
-        "Retry the task that it depends on; those that aborted because of it come back with it.",
-    )
-}
-
 static NEIGHBOURS: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT d.run_no FROM taskq.dependency d WHERE d.after_no = ANY ($1)
       UNION
@@ -229,7 +97,7 @@ static NEIGHBOURS: Statement<&[TaskNo], TaskNo> = Statement::new(
 /// Locks the live rows of all that these tasks, which are the call's already, wait for and all that wait for them, in one go.
 ///
 /// What they wait for cannot settle from here to the end of the transaction: it has done so before, and is seen to have, or it
-/// finds the revived tasks waiting when it does. There are no other neighbours by then: a call that links one of these tasks to
+/// finds the tasks waiting when it does. There are no other neighbours by then: a call that links one of these tasks to
 /// another locks it, live or settled, and this call has each of them locked.
 pub(crate) fn lock_neighbours(task_nos: &[TaskNo]) -> HashMap<TaskNo, Live> {
     let own: HashSet<TaskNo> = task_nos.iter().copied().collect();

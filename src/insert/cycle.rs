@@ -42,7 +42,7 @@ pub(crate) fn refusal(path: &[TaskNo], ids: &HashMap<TaskNo, String>) -> Refusal
 /// Along edges to tasks that are blocked, and that count for the wait that these are in: what a task has gone on without does not.
 static DOWNSTREAM: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
     c"SELECT d.after_no, d.run_no FROM taskq.dependency d
-       WHERE d.after_no = ANY ($1) AND d.counts = 'w'
+       WHERE d.after_no = ANY ($1) AND d.state = 'w'
          AND EXISTS (SELECT FROM taskq.blocked b WHERE b.task_no = d.run_no AND b.wait_no = d.wait_no OFFSET 0)",
 );
 

@@ -13,8 +13,7 @@ use crate::settle::{Delta, Deltas, propagate_deltas};
 use crate::state::Condition;
 use crate::store::dependency::{self, Edge};
 use crate::store::live::{self, Counter, Live, Place};
-use crate::store::run::changes;
-use crate::store::{blocked, parked, scheduled, task};
+use crate::store::{blocked, task};
 
 /// Edges without duplicates.
 #[derive(Default)]
@@ -96,7 +95,7 @@ pub(crate) fn store(set: &EdgeSet, live: &HashMap<TaskNo, Live>) {
 
 /// In which of its waits a task is, or will be if it comes to wait for new dependencies: in the first, if it waits for nothing now.
 /// One that needs all of its dependencies has then counted the ends of those that it had: none is on its way to that wait.
-pub(crate) fn next_wait(row: Option<&Live>) -> WaitNo {
+fn next_wait(row: Option<&Live>) -> WaitNo {
     row.and_then(Live::counter).map_or(FIRST_WAIT, |counter| counter.wait_no)
 }
 
@@ -120,10 +119,7 @@ pub(super) fn block_stored_runs(set: &EdgeSet, tasks: &[NewTask], stored: &Store
 /// A task for which some of its dependencies suffice has them if nothing blocks it: it goes on without the new ones that are open.
 pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, Live>, now: Time) {
     let mut raised: BTreeMap<Waits, Vec<TaskNo>> = BTreeMap::new();
-    let mut recounted_run: BTreeMap<Waits, Vec<TaskNo>> = BTreeMap::new();
-    let mut recounted_scheduled: BTreeMap<Waits, Vec<TaskNo>> = BTreeMap::new();
-    let mut recounted_parked: BTreeMap<Waits, Vec<TaskNo>> = BTreeMap::new();
-    let mut moved: Vec<(&Live, Waits)> = Vec::new();
+    let (mut moved, mut others): (Vec<_>, Vec<(&Live, i32, i32)>) = Default::default();
     let (mut spared, mut not_needed): (Vec<(TaskNo, WaitNo, Waits)>, Vec<TaskNo>) = Default::default();
     let some_suffice = task::with_num_required(&waits.keys().copied().collect::<Vec<_>>());
     for (task_no, wait) in waits {
@@ -136,31 +132,24 @@ pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, 
                 spared.push((*task_no, counter.wait_no, wait));
                 continue;
             }
-            if wait.unsettled > 0 && wait.all > 0 {
+            if wait.unsettled > 0 {
                 not_needed.push(*task_no);
                 wait = Waits { all: wait.all - wait.unsettled, unsettled: 0, ..wait };
             }
         }
         match row.place {
             Place::Blocked(_) => raised.entry(wait).or_default().push(*task_no),
-            _ if wait.unsettled > 0 => moved.push((row, wait)),
-            Place::Parked => recounted_parked.entry(wait).or_default().push(*task_no),
-            Place::Run { .. } => recounted_run.entry(wait).or_default().push(*task_no),
-            Place::Scheduled { .. } => recounted_scheduled.entry(wait).or_default().push(*task_no),
+            _ if wait.unsettled > 0 => {
+                let (failures, dependencies) = (row.failures + wait.failed, row.dependencies + wait.all);
+                moved.push((Live { failures, dependencies, ..row.clone() }, wait.unsettled, 0, FIRST_WAIT));
+            }
+            _ => others.push((row, wait.all, wait.failed)),
         }
     }
     for (wait, task_nos) in raised {
         blocked::RAISE.execute((task_nos, wait.unsettled, wait.all, wait.failed));
     }
-    for (wait, task_nos) in recounted_run {
-        changes::RECOUNT.execute((task_nos, wait.all, wait.failed));
-    }
-    for (wait, task_nos) in recounted_scheduled {
-        scheduled::RECOUNT.execute((task_nos, wait.all, wait.failed));
-    }
-    for (wait, task_nos) in recounted_parked {
-        parked::RECOUNT.execute((task_nos, wait.all, wait.failed));
-    }
+    live::add(others.into_iter());
     if !not_needed.is_empty() {
         dependency::drop_open(not_needed);
     }
@@ -168,29 +157,27 @@ pub(crate) fn add_waits(waits: &BTreeMap<TaskNo, Waits>, live: &HashMap<TaskNo, 
     add_spared(spared, now);
 }
 
-/// Moves tasks to `blocked` that have something to wait for now, and need all of their dependencies.
-fn block(moved: Vec<(&Live, Waits)>) {
+/// Moves tasks to `blocked` that have something to wait for now: their rows with the numbers that they are to have, what remains, what
+/// is to spare, and the number of the wait.
+pub(crate) fn block(moved: Vec<(Live, i32, i32, WaitNo)>) {
     if moved.is_empty() {
         return;
     }
-    live::remove(moved.iter().map(|(row, _)| *row));
-    let counter = |row: &Live, wait: Waits| Counter {
-        remaining: wait.unsettled,
-        spare: 0,
+    live::remove(moved.iter().map(|(row, ..)| row));
+    blocked::insert(moved.into_iter().map(|(row, remaining, spare, wait_no)| {
         // A time that a task was to wait for outlives its waiting for tasks. That of its workgroup is for a claim that
         // wants to grant it to ask, then: it may be another one.
-        not_before: match row.place {
+        let not_before = match row.place {
             Place::Scheduled { due, held_back: false } => Some(due),
             _ => None,
-        },
-        wait_no: next_wait(Some(row)),
-        since: None,
-    };
-    blocked::insert(moved.into_iter().map(|(row, wait)| blocked::New {
-        failures: row.failures + wait.failed,
-        dependencies: row.dependencies + wait.all,
-        tries: row.tries,
-        ..blocked::New::of(row.task_no, None, counter(row, wait))
+        };
+        let counter = Counter { remaining, spare, not_before, wait_no, since: None };
+        blocked::New {
+            failures: row.failures,
+            dependencies: row.dependencies,
+            tries: row.tries,
+            ..blocked::New::of(row.task_no, None, counter)
+        }
     }));
 }
 
@@ -200,7 +187,7 @@ fn add_spared(spared: Vec<(TaskNo, WaitNo, Waits)>, now: Time) {
     for (task_no, wait_no, wait) in spared {
         blocked::SPARE_MORE.execute((vec![task_no], wait.all));
         let ended = wait.all - wait.unsettled;
-        if ended != 0 || wait.failed != 0 {
+        if ended > 0 {
             deltas.insert((task_no, wait_no), Delta::counted(ended - wait.lost, wait.lost, wait.failed));
         }
     }

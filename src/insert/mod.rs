@@ -18,7 +18,7 @@ pub(crate) mod unique;
 mod waits;
 
 pub(crate) use cycle::{acyclic, refusal as cycle_refusal, stored_arcs};
-pub(crate) use edges::{EdgeSet, add_waits, may_wait, next_wait, store as store_edges};
+pub(crate) use edges::{EdgeSet, add_waits, block, may_wait, store as store_edges};
 pub(crate) use new::Report;
 pub(crate) use options::{OnConflict, Options, parse_if_missing};
 pub(crate) use stored::has_begun;

@@ -48,7 +48,7 @@ impl Children {
 }
 
 static DEPENDENTS: Statement<&[TaskNo], (TaskNo, TaskNo, i8)> = Statement::new(
-    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.after_no = ANY ($1) AND d.counts = 'w'",
+    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.after_no = ANY ($1) AND d.state = 'w'",
 );
 
 /// Settles the tasks whose returns bring children, or a delay for dependents.

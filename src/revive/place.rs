@@ -2,136 +2,105 @@
 
 use std::collections::HashMap;
 
-use super::edges::{Changed, Stored, Under, standing_of};
-use super::some_of_many::{self, Gone, Had};
-use crate::insert::{Standing, Waits};
+use super::again::{Dependents, reopen};
+use super::lost::{self, Gone};
+use crate::insert::Standing;
+use crate::locks;
 use crate::number::{FIRST_WAIT, TaskNo};
 use crate::pg::clock::Time;
-use crate::settle::{Ending, Lost, TOO_FEW, fold, release_or_complete, settle, without_open};
+use crate::pg::statement::Statement;
+use crate::recount::{Stands, stands};
+use crate::settle::{Ending, TOO_FEW, fold, release_or_complete, settle, without_open};
 use crate::state::{Cause, Outcome};
-use crate::store::dependency::Counts;
 use crate::store::live::{Counter, Live, Place};
-use crate::store::{attempts, blocked, expiry, numbers, settled, tally, task};
+use crate::store::{attempts, blocked, dependency, expiry, numbers, settled, tally};
 
-/// Puts tasks back where their dependencies say they belong, with new tries. One that has lost a dependency which stays as
-/// it is, and that it cannot do without, aborts at once. The caller holds their neighbours.
+/// Tasks that come back. The caller holds their neighbours.
+pub(crate) struct Back<'a> {
+    /// Their numbers, in order.
+    pub(crate) task_nos: &'a [TaskNo],
+    /// How many dependencies those have that were not settled; their live rows are gone.
+    pub(crate) live_totals: HashMap<TaskNo, i32>,
+    /// So many dependencies those that were settled have lost since.
+    pub(crate) dropped: HashMap<TaskNo, i32>,
+    /// Whether dependencies count that are not stored any more.
+    pub(crate) gone: Gone,
+    /// What becomes of those that depend on them.
+    pub(crate) dependents: Dependents,
+}
+
+/// Has tasks begin anew: those that depend on them wait again, and each is put back where its dependencies say it belongs, with new tries.
+/// One that has lost a dependency which stays as it is, and that it cannot do without, aborts at once.
 ///
-/// `live_totals` are the numbers of dependencies of those that were not settled; their live rows are gone. `dropped`: so many
-/// dependencies those that were settled have lost since. `gone`: see [`Gone`].
-pub(crate) fn place(
-    task_nos: &[TaskNo],
-    live_totals: &HashMap<TaskNo, i32>,
-    dropped: &HashMap<TaskNo, i32>,
-    gone: Gone,
-    now: Time,
-) {
-    attempts::keep_last(task_nos);
-    expiry::forget(task_nos);
-    fold::forget(task_nos);
-    let had = some_of_many::had(task_nos, gone, dropped);
-    let totals = bring_back(task_nos, live_totals, dropped, now);
-    let Standings { waits, lost, suspensions } = Standings::of(task_nos, &totals, &had);
-    let wants = task::wants(task_nos);
-    let (mut blocked, mut done, mut endings) = (Vec::new(), Vec::new(), Vec::new());
-    for task_no in task_nos {
-        let (mut wait, wants) = (waits[task_no], wants[task_no]);
-        let standing = wait.standing(wants);
-        if let Some(more) = suspensions.get(task_no) {
-            wait.all += more.all;
-            wait.failed += more.failed;
+/// All their dependencies count for the first wait from here on. No end is on its way to a wait that a task had before: the caller holds
+/// what these tasks wait for, and what was left for them is forgotten.
+pub(crate) fn come_back(back: &Back, now: Time) {
+    let reopened = reopen(back.task_nos, back.dependents, now);
+    attempts::keep_last(back.task_nos);
+    expiry::forget(back.task_nos);
+    fold::forget(back.task_nos);
+    let before = stands(back.task_nos);
+    let gone = lost::gone(&before, back.gone, &back.dropped);
+    let totals = bring_back(back, now);
+    restore(back.task_nos);
+    reopened.count(now);
+    let after = stands(back.task_nos);
+    let (mut waiting, mut free, mut lost): (Vec<blocked::New>, Vec<Live>, Vec<Live>) = Default::default();
+    for (task_no, stands) in &after {
+        let gone = gone.get(task_no).copied().unwrap_or(0);
+        let standing = stands.anew(gone);
+        let others = match stands.required() {
+            Some(_) => gone,
+            // Those that are gone have ended.
+            None => totals.get(task_no).unwrap_or(&0) - before[task_no].stored,
+        };
+        let mut row = unblocked(stands, others);
+        match standing {
+            Standing::Waiting { remaining, spare } => {
+                let counter =
+                    Counter { remaining, spare, not_before: None, wait_no: FIRST_WAIT, since: None };
+                waiting.push(blocked::New {
+                    failures: row.failures,
+                    dependencies: row.dependencies,
+                    ..blocked::New::of(*task_no, None, counter)
+                });
+                continue;
+            }
+            _ if stands.own_open > 0 && stands.required().is_some() => {
+                without_open(std::iter::once(&mut row));
+            }
+            _ => {}
         }
-        if let Standing::Waiting { remaining, spare } = standing {
-            let counter = Counter { remaining, spare, not_before: None, wait_no: FIRST_WAIT, since: None };
-            blocked.push(blocked::New {
-                failures: wait.failed,
-                dependencies: wait.all,
-                ..blocked::New::of(*task_no, None, counter)
-            });
-            continue;
-        }
-        let mut row = unblocked(*task_no, &wait);
-        if wait.unsettled > 0 && wants.num_required.is_some() {
-            without_open(std::iter::once(&mut row));
-        }
-        if let Some(lost) = lost.get(task_no).filter(|_| standing == Standing::Lost) {
-            let status = lost.status(numbers::ids(&[lost.after]).get(&lost.after).map_or("", String::as_str));
-            endings.push(Ending::abort(&row, lost.cause(), Some(status)));
-        } else if standing == Standing::Lost {
-            endings.push(Ending::abort(&row, Cause::Dependency, Some(TOO_FEW.to_owned())));
-        } else {
-            done.push(row);
-        }
+        if standing == Standing::Lost { &mut lost } else { &mut free }.push(row);
     }
-    blocked::insert(blocked.into_iter());
-    endings.extend(release_or_complete(done, now));
+    waiting.sort_unstable_by_key(|new| new.task_no);
+    blocked::insert(waiting.into_iter());
+    free.sort_unstable_by_key(|row| row.task_no);
+    let mut endings = aborted(&lost);
+    endings.extend(release_or_complete(free, now));
     settle(endings, now);
 }
 
-/// Where tasks stand that begin anew.
-struct Standings {
-    waits: HashMap<TaskNo, Waits>,
-    /// The dependency that decides, of those that have lost one.
-    lost: HashMap<TaskNo, Lost>,
-    /// What suspensions have added, of tasks that need some of the others.
-    suspensions: HashMap<TaskNo, Waits>,
-}
-
-impl Standings {
-    /// `totals` are the numbers of dependencies. Those that were dropped count again. Of tasks that need some of them, `had` has what
-    /// counts beside those that are stored.
-    ///
-    /// All of them count for the first wait from here on. No end is on its way to a wait that the task had before: the caller holds
-    /// what these tasks wait for, and what was left for them is forgotten.
-    fn of(task_nos: &[TaskNo], totals: &HashMap<TaskNo, i32>, had: &HashMap<TaskNo, Had>) -> Self {
-        let beside = |n: &TaskNo| had.get(n).map(|had| had.gone).or(totals.get(n).copied()).unwrap_or(0);
-        let mut waits: HashMap<TaskNo, Waits> =
-            task_nos.iter().map(|n| (*n, Waits { all: beside(n), ..Waits::default() })).collect();
-        let mut suspensions: HashMap<TaskNo, Waits> = HashMap::new();
-        let mut lost: HashMap<TaskNo, Lost> = HashMap::new();
-        let mut restored = Changed::default();
-        standing_of(task_nos, |edge| {
-            let Stored { run, after, condition, first_condition, outcome, wait_no, counts, suspending } =
-                edge;
-            if suspending && counts.is_kept() {
-                // The end that there is counts from here on, for no wait.
-                restored.wait(after, run, wait_no, Under::ThatOfSuspension);
-            }
-            if suspending && had.contains_key(&run) {
-                let wait = suspensions.entry(run).or_default();
-                wait.all += 1;
-                wait.count(after, condition, outcome);
-                return;
-            }
-            let wait = waits.entry(run).or_default();
-            // It is back where it began, with all of its dependencies.
-            wait.all += i32::from(counts == Counts::Dropped || had.contains_key(&run));
-            let is_of_other_wait = outcome.is_none() && wait_no != FIRST_WAIT;
-            let has_changed =
-                counts != Counts::ForItsWait || condition != first_condition || is_of_other_wait;
-            // What a suspension has added and the task has got belongs to no wait from here on.
-            if !suspending && has_changed {
-                restored.wait(after, run, FIRST_WAIT, Under::First);
-            }
-            if let Some(one) = wait.count(after, first_condition, outcome) {
-                lost.insert(run, Lost::decides(lost.get(&run).copied(), one));
-            }
-        });
-        restored.store();
-        Standings { waits, lost, suspensions }
-    }
+/// How tasks end that have lost too much.
+fn aborted(rows: &[Live]) -> Vec<Ending> {
+    let deciding = lost::deciding(&rows.iter().map(|row| row.task_no).collect::<Vec<_>>());
+    let ids = numbers::ids(&deciding.values().map(|lost| lost.after).collect::<Vec<_>>());
+    let of = |row: &Live| match deciding.get(&row.task_no) {
+        Some(lost) => {
+            let status = lost.status(ids.get(&lost.after).map_or("", String::as_str));
+            Ending::abort(row, lost.cause(), Some(status))
+        }
+        None => Ending::abort(row, Cause::Dependency, Some(TOO_FEW.to_owned())),
+    };
+    rows.iter().map(of).collect()
 }
 
 /// Removes the rows of those that had settled; the numbers of dependencies of all.
-fn bring_back(
-    task_nos: &[TaskNo],
-    live_totals: &HashMap<TaskNo, i32>,
-    dropped: &HashMap<TaskNo, i32>,
-    now: Time,
-) -> HashMap<TaskNo, i32> {
-    let mut totals = live_totals.clone();
+fn bring_back(back: &Back, now: Time) -> HashMap<TaskNo, i32> {
+    let mut totals = back.live_totals.clone();
     let mut grouped = Vec::new();
-    settled::REMOVE.map(task_nos, |(task_no, dependencies, outcome, has_group)| {
-        totals.insert(task_no, dependencies - dropped.get(&task_no).unwrap_or(&0));
+    settled::REMOVE.map(back.task_nos, |(task_no, dependencies, outcome, has_group)| {
+        totals.insert(task_no, dependencies - back.dropped.get(&task_no).unwrap_or(&0));
         if has_group {
             grouped.push((task_no, Outcome::from_stored(outcome)));
         }
@@ -140,16 +109,35 @@ fn bring_back(
     totals
 }
 
-/// The live row that a task would have which waits for nothing more.
-fn unblocked(task_no: TaskNo, wait: &Waits) -> Live {
+/// Dependencies that a task had from elsewhere than a suspension and that do not count for its first wait.
+static ELSEWHERE: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
+    c"SELECT d.after_no, d.run_no FROM taskq.dependency d
+       WHERE d.run_no = ANY ($1) AND NOT d.suspending AND (d.state <> 'w' OR d.wait_no <> 0)",
+);
+
+/// The tasks are back where they began, with all of their dependencies. The edges are locked first: of what has settled the caller holds
+/// no row, and a call that replaces it removes its dependencies.
+fn restore(task_nos: &[TaskNo]) {
+    let edges = ELSEWHERE.query(task_nos);
+    if edges.is_empty() {
+        return;
+    }
+    locks::lock_edges(&edges);
+    let wait_nos = vec![FIRST_WAIT; edges.len()];
+    let (after, run): (Vec<TaskNo>, Vec<TaskNo>) = edges.into_iter().unzip();
+    dependency::WAIT_AGAIN.execute((after, run, wait_nos));
+}
+
+/// The live row that a task would have which waits for nothing more, and that has had so many others.
+fn unblocked(stands: &Stands, others: i32) -> Live {
     let counter =
-        Counter { remaining: 0, spare: wait.unsettled, not_before: None, wait_no: FIRST_WAIT, since: None };
+        Counter { remaining: 0, spare: stands.open, not_before: None, wait_no: FIRST_WAIT, since: None };
     Live {
-        task_no,
+        task_no: stands.task_no,
         place: Place::Blocked(counter),
         tries: 0,
-        failures: wait.failed,
-        dependencies: wait.all,
+        failures: stands.failed,
+        dependencies: others + stands.stored,
         granted_at: None,
         deadline: Time::INFINITY,
         actor_id: None,

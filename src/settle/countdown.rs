@@ -191,7 +191,7 @@ pub(crate) fn without_open<'a>(rows: impl Iterator<Item = &'a mut Live>) -> Hash
         let Some(row) = rows.get_mut(&run) else { continue };
         match loss {
             Loss::Open => row.dependencies -= 1,
-            Loss::Signal { wait_no, failed, lost, skipped, lost_status }
+            Loss::Left { wait_no, failed, lost, skipped, lost_status }
                 if row.counter().is_some_and(|counter| counter.wait_no == wait_no) =>
             {
                 row.failures += failed;
@@ -206,7 +206,7 @@ pub(crate) fn without_open<'a>(rows: impl Iterator<Item = &'a mut Live>) -> Hash
                 }
             }
             // Of an earlier wait.
-            Loss::Signal { .. } => {}
+            Loss::Left { .. } => {}
         }
     }
     for row in rows.into_values() {

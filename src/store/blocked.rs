@@ -233,12 +233,12 @@ pub(crate) static SET: Statement<(TaskNo, i32, i32, i32)> = Statement::new(
 pub(crate) static PUT_OFF: Statement<(&[TaskNo], Time)> =
     Statement::new(c"UPDATE taskq.blocked b SET until = $2 WHERE b.task_no = ANY ($1)");
 
-/// Fewer dependencies.
-pub(crate) static LOWER: Statement<(&[TaskNo], i32, i32, i32, i32)> = Statement::new(
+/// What tasks have to count, whose counters the caller has locked: remaining, spare, failures, dependencies.
+pub(crate) static COUNT: Statement<(&[TaskNo], &[i32], &[i32], &[i32], &[i32])> = Statement::new(
     c"UPDATE taskq.blocked b
-         SET remaining = b.remaining - $2, spare = b.spare - $3, dependencies = b.dependencies - $4,
-             failures = b.failures - $5
-       WHERE b.task_no = ANY ($1)",
+         SET remaining = u.remaining, spare = u.spare, failures = u.failures, dependencies = u.dependencies
+        FROM unnest($1, $2, $3, $4, $5) AS u(task_no, remaining, spare, failures, dependencies)
+       WHERE b.task_no = u.task_no",
 );
 
 /// What `delay_children` or `retry_after`, for instance, has set besides the tasks' own times is forgotten: these are new.

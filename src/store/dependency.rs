@@ -2,7 +2,7 @@
 
 use crate::number::{TaskNo, WaitNo};
 use crate::pg::session::check_for_interrupts;
-use crate::pg::statement::{Statement, record};
+use crate::pg::statement::{Statement, record, sql};
 use crate::pg::table::{self, Index, Key, Number as _, look, table};
 use crate::state::Condition;
 
@@ -11,9 +11,8 @@ table!(c"dependency":
     RUN_NO: TaskNo,
     WAIT_NO: WaitNo,
     CONDITION: i8,
-    COUNTS: i8,
+    STATE: i8,
     SUSPENDING: bool,
-    FIRST_CONDITION: i8,
 );
 
 /// By after_no, run_no.
@@ -30,56 +29,22 @@ pub(crate) struct Edge {
     pub(crate) condition: Condition,
 }
 
-/// What an edge is to the task that waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counts {
-    /// The end of the other task counts for the wait whose number the edge has.
-    ForItsWait,
-    /// The task has gone on without it. The view `dependencies` leaves it out; it comes back when the task starts over, for instance.
-    Dropped,
-    /// The other task has started over without this one, which keeps what it had counted: that it had ended as it should.
-    KeptAsMet,
-    /// The same, where it had ended as it should by an abort.
-    KeptAsFailed,
-    /// The same, where it had ended the wrong way.
-    KeptAsLost,
+/// `state` of an edge whose end counts, or has counted. The task has gone on without the others (`d`): they are no dependencies of its
+/// until it starts over.
+const COUNTS: i8 = b'w' as i8;
+
+/// The end that has counted for an edge, named `d`, as a query of its code. What has settled after the time-out of a suspended task has not
+/// been counted (see [`apply`](crate::settle::apply)): it is open to that.
+macro_rules! counted_end {
+    () => {
+        "SELECT s.code FROM taskq.settled s
+          WHERE s.task_no = d.after_no
+            AND NOT EXISTS (SELECT FROM taskq.blocked b
+                             WHERE b.task_no = d.run_no AND b.since IS NOT NULL AND b.until < s.settled_at OFFSET 0)
+         OFFSET 0"
+    };
 }
-
-impl Counts {
-    /// As `dependency.counts` stores it.
-    pub(crate) fn stored(self) -> i8 {
-        let code = match self {
-            Counts::ForItsWait => b'w',
-            Counts::Dropped => b'd',
-            Counts::KeptAsMet => b'm',
-            Counts::KeptAsFailed => b'f',
-            Counts::KeptAsLost => b'l',
-        };
-        code as i8
-    }
-
-    /// From `dependency.counts`.
-    pub(crate) fn from_stored(code: i8) -> Self {
-        match code as u8 {
-            b'w' => Counts::ForItsWait,
-            b'd' => Counts::Dropped,
-            b'm' => Counts::KeptAsMet,
-            b'f' => Counts::KeptAsFailed,
-            b'l' => Counts::KeptAsLost,
-            other => pgrx::error!("dependency.counts is {other}"),
-        }
-    }
-
-    /// The task keeps an earlier end of the other one.
-    pub(crate) fn is_kept(self) -> bool {
-        matches!(self, Counts::KeptAsMet | Counts::KeptAsFailed | Counts::KeptAsLost)
-    }
-
-    /// Whether the end that a task keeps has counted as a failure. One that was lost was an abort if it should have completed.
-    pub(crate) fn has_kept_failure(self, condition: Condition) -> bool {
-        self == Counts::KeptAsFailed || (self == Counts::KeptAsLost && condition == Condition::Completed)
-    }
-}
+pub(crate) use counted_end;
 
 /// An edge, and for which wait of the task that waits it counts.
 pub(crate) type Waiting = (Edge, WaitNo);
@@ -99,7 +64,7 @@ pub(crate) fn waiting_for(task_nos: &[TaskNo]) -> Vec<Waiting> {
                 check_for_interrupts();
                 edges.start(&[Key::at_least(1, some[0]), Key::at_most(1, some[some.len() - 1])]);
                 while let Some(edge) = edges.next() {
-                    if edge.get(COUNTS) != Counts::ForItsWait.stored() {
+                    if edge.get(STATE) != COUNTS {
                         continue;
                     }
                     let condition = Condition::from_stored(edge.get(CONDITION));
@@ -126,46 +91,39 @@ pub(crate) fn insert(edges: impl Iterator<Item = Waiting>, suspending: bool) {
                     RUN_NO.to(edge.run),
                     WAIT_NO.to(wait_no),
                     CONDITION.to(edge.condition.stored()),
-                    COUNTS.to(Counts::ForItsWait.stored()),
+                    STATE.to(COUNTS),
                     SUSPENDING.to(suspending),
-                    FIRST_CONDITION.to(edge.condition.stored()),
                 ]
             });
         }
     });
 }
 
-/// These edges are waited for in these waits: under the conditions with which they were first made, or as they are. The caller holds both
-/// ends, or the edges.
+/// These edges are waited for in these waits. The caller holds both ends, or the edges.
 ///
 /// The second column is compared twice, so that the index by both is used: where a task has ten thousand dependencies, the one by
 /// `run_no` would be gone through for each of them. A comparison of rows would not do: such a scan goes on to the last edge of
 /// `after_no`.
-pub(crate) static WAIT_AGAIN: Statement<(&[TaskNo], &[TaskNo], &[WaitNo], &[bool])> = Statement::new(
-    c"UPDATE taskq.dependency d
-         SET wait_no = u.wait_no, counts = 'w', condition = CASE WHEN u.first THEN d.first_condition ELSE d.condition END
-        FROM unnest($1, $2, $3, $4) AS u(after_no, run_no, wait_no, first)
+pub(crate) static WAIT_AGAIN: Statement<(&[TaskNo], &[TaskNo], &[WaitNo])> = Statement::new(
+    c"UPDATE taskq.dependency d SET wait_no = u.wait_no, state = 'w'
+        FROM unnest($1, $2, $3) AS u(after_no, run_no, wait_no)
        WHERE d.after_no = u.after_no AND d.run_no >= u.run_no AND d.run_no <= u.run_no
-         AND NOT (d.wait_no = u.wait_no AND d.counts = 'w' AND (NOT u.first OR d.condition = d.first_condition))",
+         AND NOT (d.wait_no = u.wait_no AND d.state = 'w')",
 );
 
-/// These edges are waited for in this wait, under these conditions, which those that suspensions have made have from then on. The caller
-/// holds both ends.
-pub(crate) static WAIT_UNDER: Statement<(&[TaskNo], &[TaskNo], &[i8], WaitNo)> = Statement::new(
-    c"UPDATE taskq.dependency d
-         SET wait_no = $4, counts = 'w', condition = u.condition,
-             first_condition = CASE WHEN d.suspending THEN u.condition ELSE d.first_condition END
-        FROM unnest($1, $2, $3) AS u(after_no, run_no, condition)
+/// The tasks go on without these edges. The caller holds them.
+pub(crate) static DROP: Statement<(&[TaskNo], &[TaskNo])> = Statement::new(
+    c"UPDATE taskq.dependency d SET state = 'd' FROM unnest($1, $2) AS u(after_no, run_no)
        WHERE d.after_no = u.after_no AND d.run_no >= u.run_no AND d.run_no <= u.run_no",
 );
 
-/// These edges are this to their tasks from now on, and count for no wait. The caller holds both ends, or the edges.
-pub(crate) static COUNT_NO_MORE: Statement<(&[TaskNo], &[TaskNo], &[i8])> = Statement::new(
-    c"UPDATE taskq.dependency d SET counts = u.counts
-        FROM unnest($1, $2, $3) AS u(after_no, run_no, counts)
-       WHERE d.after_no = u.after_no AND d.run_no >= u.run_no AND d.run_no <= u.run_no
-         AND d.counts <> u.counts",
-);
+/// The tasks go on without those of their dependencies that are open and that no suspension has added. The caller holds both ends.
+pub(crate) static DROP_OWN_OPEN: Statement<&[TaskNo]> = Statement::new(sql!(
+    "UPDATE taskq.dependency d SET state = 'd'
+       WHERE d.run_no = ANY ($1) AND d.state = 'w' AND NOT d.suspending AND NOT EXISTS (",
+    counted_end!(),
+    ")"
+));
 
 /// Removes these edges. The caller holds them.
 pub(crate) static REMOVE: Statement<(&[TaskNo], &[TaskNo])> = Statement::new(
@@ -177,13 +135,13 @@ pub(crate) static REMOVE: Statement<(&[TaskNo], &[TaskNo])> = Statement::new(
 pub(crate) static REMOVE_DROPPED: Statement<(&[TaskNo], &[TaskNo])> = Statement::new(
     c"DELETE FROM taskq.dependency d USING unnest($1, $2) AS u(after_no, run_no)
        WHERE d.after_no = u.after_no AND d.run_no >= u.run_no AND d.run_no <= u.run_no
-         AND d.counts = 'd'",
+         AND d.state = 'd'",
 );
 
-/// What a task that goes on without its open dependencies loses: one of those, or a signal that was left for it and not counted yet.
+/// What a task that goes on without its open dependencies loses: one of those, or an end that was left for it and not counted yet.
 pub(crate) enum Loss {
     Open,
-    Signal { wait_no: WaitNo, failed: i32, lost: i32, skipped: i32, lost_status: Option<String> },
+    Left { wait_no: WaitNo, failed: i32, lost: i32, skipped: i32, lost_status: Option<String> },
 }
 
 record! {
@@ -199,46 +157,38 @@ struct Dropped {
 }
 
 /// Drops the open dependencies of tasks that go on without them. What a suspension has added is removed, the others are only marked
-/// ([`Counts::Dropped`]). Nothing is waited for: what another transaction has locked is left to that.
+/// (`d`). Nothing is waited for: what another transaction has locked is left to that.
 ///
-/// The signals of the tasks are taken in the same statement, and so in the same snapshot: what has ended in it has been counted, or has
-/// left a signal that is seen here. What has settled after the time-out of a suspended task has not been counted (see
-/// [`apply`](crate::settle::apply)), and is open to that.
-static DROP_OPEN: Statement<&[TaskNo], Dropped> = Statement::new(
-    c"WITH open AS MATERIALIZED (
+/// The countdown rows of the tasks are taken in the same statement, and so in the same snapshot: what has ended in it has been counted,
+/// or has left a row that is seen here.
+static DROP_OPEN: Statement<&[TaskNo], Dropped> = Statement::new(sql!(
+    "WITH open AS MATERIALIZED (
         SELECT d.ctid, d.suspending FROM taskq.dependency d
-         WHERE d.run_no = ANY ($1) AND d.counts = 'w'
-           AND NOT EXISTS (SELECT FROM taskq.settled s
-                            WHERE s.task_no = d.after_no
-                              AND NOT EXISTS (SELECT FROM taskq.blocked b
-                                               WHERE b.task_no = d.run_no AND b.since IS NOT NULL AND b.until < s.settled_at OFFSET 0)
-                           OFFSET 0)
+         WHERE d.run_no = ANY ($1) AND d.state = 'w'
+           AND NOT EXISTS (",
+    counted_end!(),
+    ")
            FOR UPDATE SKIP LOCKED),
       gone AS (
         DELETE FROM taskq.dependency d
          WHERE d.ctid = ANY (ARRAY(SELECT o.ctid FROM open AS o WHERE o.suspending)) RETURNING d.run_no),
       kept AS (
-        UPDATE taskq.dependency d SET counts = 'd'
+        UPDATE taskq.dependency d SET state = 'd'
          WHERE d.ctid = ANY (ARRAY(SELECT o.ctid FROM open AS o WHERE NOT o.suspending)) RETURNING d.run_no),
       left_over AS (
         DELETE FROM taskq.countdown s WHERE s.run_no = ANY ($1)
         RETURNING s.run_no, s.wait_no, s.failed, s.lost, s.skipped, s.lost_status)
       SELECT g.run_no, NULL::integer, 0, 0, 0, NULL::text FROM gone AS g
       UNION ALL SELECT k.run_no, NULL, 0, 0, 0, NULL FROM kept AS k
-      UNION ALL SELECT s.run_no, s.wait_no, s.failed, s.lost, s.skipped, s.lost_status FROM left_over AS s",
-);
+      UNION ALL SELECT s.run_no, s.wait_no, s.failed, s.lost, s.skipped, s.lost_status FROM left_over AS s"
+));
 
 /// Does that; whose each loss is.
 pub(crate) fn drop_open(runs: Vec<TaskNo>) -> Vec<(TaskNo, Loss)> {
     let loss = |dropped: Dropped| {
         let Dropped { run, wait_no, failed, lost, skipped, lost_status } = dropped;
-        let loss = wait_no.map_or(Loss::Open, |wait_no| Loss::Signal {
-            wait_no,
-            failed,
-            lost,
-            skipped,
-            lost_status,
-        });
+        let loss =
+            wait_no.map_or(Loss::Open, |wait_no| Loss::Left { wait_no, failed, lost, skipped, lost_status });
         (run, loss)
     };
     DROP_OPEN.query(runs).into_iter().map(loss).collect()
@@ -255,18 +205,14 @@ pub(crate) static DROP_UNFINISHED: Statement<&[TaskNo], (TaskNo, TaskNo)> = Stat
       RETURNING d.after_no, d.run_no",
 );
 
-/// Removes what suspensions of these tasks have added; the task after which, the one that runs, what [it was](Counts), and on which
-/// condition.
-pub(crate) static DROP_SUSPENDING: Statement<&[TaskNo], (TaskNo, TaskNo, i8, i8)> = Statement::new(
-    c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.suspending RETURNING d.after_no, d.run_no, d.counts, d.condition",
+/// Removes what suspensions of these tasks have added; the task after which, the one that runs.
+pub(crate) static DROP_SUSPENDING: Statement<&[TaskNo], (TaskNo, TaskNo)> = Statement::new(
+    c"DELETE FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.suspending RETURNING d.after_no, d.run_no",
 );
 
-/// Removes the dependencies on these tasks; returns the task after which, the one that runs, for which wait, what
-/// [it was](Counts), and its condition.
-pub(crate) static REMOVE_AFTER: Statement<&[TaskNo], (TaskNo, TaskNo, WaitNo, i8, i8)> = Statement::new(
-    c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1)
-      RETURNING d.after_no, d.run_no, d.wait_no, d.counts, d.condition",
-);
+/// Removes the dependencies on these tasks.
+pub(crate) static REMOVE_AFTER: Statement<&[TaskNo]> =
+    Statement::new(c"DELETE FROM taskq.dependency d WHERE d.after_no = ANY ($1)");
 
 /// Removes the dependencies that these tasks have.
 pub(crate) static REMOVE_RUN: Statement<&[TaskNo]> =

@@ -1,6 +1,9 @@
-//! The live rows of tasks, whichever table they are in: what they are, and removing them.
+//! The live rows of tasks, whichever table they are in: what they are, changing their numbers, and removing them.
+
+use std::collections::BTreeMap;
 
 use crate::ends::actors;
+use crate::number::TaskNo;
 use crate::store::run::changes;
 use crate::store::{blocked, countdown, lease, parked, scheduled, slot};
 use crate::wake;
@@ -40,6 +43,30 @@ pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
     let held = performed.iter().filter(|row| row.in_progress());
     actors::lose(held.filter_map(|row| row.actor_id.as_deref()));
 }
+
+/// Adds to the numbers of tasks that wait for nothing: so many dependencies, so many of them failed.
+pub(crate) fn add<'a>(rows: impl Iterator<Item = (&'a Live, i32, i32)>) {
+    let (mut run, mut scheduled, mut parked): (Added, Added, Added) = Default::default();
+    for (row, all, failed) in rows.filter(|(_, all, failed)| (*all, *failed) != (0, 0)) {
+        let added = match row.place {
+            Place::Blocked(_) => continue,
+            Place::Parked => &mut parked,
+            Place::Run { .. } => &mut run,
+            Place::Scheduled { .. } => &mut scheduled,
+        };
+        added.entry((all, failed)).or_default().push(row.task_no);
+    }
+    for (statement, added) in
+        [(&changes::RECOUNT, run), (&scheduled::RECOUNT, scheduled), (&parked::RECOUNT, parked)]
+    {
+        for ((all, failed), task_nos) in added {
+            statement.execute((task_nos, all, failed));
+        }
+    }
+}
+
+/// Tasks by what is added to their numbers.
+type Added = BTreeMap<(i32, i32), Vec<TaskNo>>;
 
 /// Gives up what performances have held whose rows are removed from `run`: their leases and slots.
 pub(crate) fn let_go<'a>(performed: impl Iterator<Item = &'a Live> + Clone) {

@@ -3,6 +3,7 @@
 use pgrx::datum::AnyElement;
 use pgrx::prelude::*;
 
+use super::signal::signalled;
 use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::locks::{self, LockStrength};
@@ -10,7 +11,7 @@ use crate::pg::json::JsonText;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, fold, settle};
 use crate::state::{Cause, Outcome};
-use crate::store::{live, numbers, task};
+use crate::store::{numbers, task};
 
 /// `taskq.complete_task(task_id, result, status) -> taskq.status_code`
 #[pg_extern(sql = "")]
@@ -34,11 +35,11 @@ fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<Stri
     if locks::in_progress(&[id]).is_some() {
         return in_progress();
     }
-    let (numbers, rows) =
+    let (numbers, mut rows) =
         fold::locked(|| Ok(locks::lock_by_id(&[id], LockStrength::Update)), |(_, rows)| rows)?;
     let number = *numbers.get(id).ok_or_else(|| Refusal::no_such_task(id))?;
     rights::check_tasks(Doing::Change, [number])?;
-    let Some(row) = rows.get(&number) else {
+    let Some(row) = rows.get_mut(&number) else {
         return refuse("settled", "It has ended already; taskq.tasks tells how.");
     };
     if row.in_progress() {
@@ -50,7 +51,7 @@ fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<Stri
             "Complete it once the tasks it waits for are settled; taskq.why names them.",
         );
     }
-    live::remove([row]);
+    signalled(row);
     let ending = Ending { result, ..Ending::of(row, Outcome::Completed, Cause::Operator, status) };
     settle(vec![ending], clock::now());
     Ok(Outcome::Completed)

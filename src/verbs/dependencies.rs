@@ -9,17 +9,17 @@ use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::input::{self, DependencySpec};
 use crate::insert::{
-    EdgeSet, Waits, acyclic, add_waits, cycle_refusal, has_begun, lock_for_change, may_wait, next_wait,
+    EdgeSet, Waits, acyclic, add_waits, cycle_refusal, has_begun, lock_for_change, may_wait,
     parse_if_missing, store_edges, stored_arcs,
 };
 use crate::locks::{self, Idle, LockStrength, guard, restartable};
-use crate::number::{TaskNo, WaitNo};
+use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, Lost, fold, settle};
 use crate::state::{Condition, Outcome};
-use crate::store::dependency::{self, Counts, Edge};
+use crate::store::dependency::{self, Edge};
 use crate::store::live::{self, Live};
 use crate::store::{numbers, task};
 use crate::verbs::insert::json;
@@ -71,8 +71,8 @@ fn taskq_add_dependencies(
 }
 
 /// The stored edges of these tasks, with their conditions. What a task went on without is no dependency any more.
-static STORED: Statement<&[TaskNo], (TaskNo, TaskNo, i8, i8)> = Statement::new(
-    c"SELECT d.after_no, d.run_no, d.condition, d.counts FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.counts <> 'd'",
+static STORED: Statement<&[TaskNo], (TaskNo, TaskNo, i8)> = Statement::new(
+    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.state = 'w'",
 );
 
 /// Adds the edges and returns how many of those asked for block their task now.
@@ -118,17 +118,14 @@ fn add(dependencies: &[DependencySpec], ignore_missing: bool) -> Result<i64> {
         some_suffice.contains_key(run) && rows.get(run).is_some_and(|row| row.counter().is_none())
     };
     let blocks = |edge: &Edge| !outcomes.contains_key(&edge.after) && !has_enough(&edge.run);
-    let (new, mut again) = not_counted_yet(&asked, &names)?;
-    again.retain(|(edge, _)| blocks(edge));
-    let arcs = new.edges.iter().chain(again.iter().map(|(edge, _)| edge)).map(|e| (e.after, e.run));
-    check_cycles(arcs.collect(), &names)?;
+    let new = not_stored(&asked, &names)?;
+    check_cycles(new.edges.iter().map(|edge| (edge.after, edge.run)).collect(), &names)?;
     // Those without which a task has gone on are stored anew.
     let (after, run): (Vec<TaskNo>, Vec<TaskNo>) = new.edges.iter().map(|e| (e.after, e.run)).unzip();
     dependency::REMOVE_DROPPED.execute((after, run));
     store_edges(&new, &rows);
 
-    let (mut waits, mut lost) = waits_of(&new, &outcomes);
-    wait_again(&again, &rows, &mut waits);
+    let (waits, mut lost) = waits_of(&new, &outcomes);
     add_waits(&waits, &rows, now);
     // A suspended task needs all that it waits for.
     let is_suspended = |run: &TaskNo| {
@@ -184,23 +181,16 @@ fn waits_of(
     (waits, lost)
 }
 
-/// The edges that are not stored; and those by which tasks keep the end of another one, which has started over without them. One that
-/// is stored with another condition is refused.
-fn not_counted_yet(
-    asked: &EdgeSet,
-    names: &HashMap<TaskNo, String>,
-) -> Result<(EdgeSet, Vec<(Edge, Counts)>)> {
+/// The edges that are not stored. One that is stored with another condition is refused.
+fn not_stored(asked: &EdgeSet, names: &HashMap<TaskNo, String>) -> Result<EdgeSet> {
     let runs: Vec<TaskNo> = asked.edges.iter().map(|e| e.run).collect::<HashSet<_>>().into_iter().collect();
-    let stored: HashMap<(TaskNo, TaskNo), (Condition, Counts)> = STORED
-        .map(runs, |(after_no, run_no, condition, counts)| {
-            ((after_no, run_no), (Condition::from_stored(condition), Counts::from_stored(counts)))
-        })
-        .into_iter()
-        .collect();
-    let (mut new, mut kept) = (EdgeSet::default(), Vec::new());
+    let stored =
+        STORED.map(runs, |(after, run, condition)| ((after, run), Condition::from_stored(condition)));
+    let stored: HashMap<(TaskNo, TaskNo), Condition> = stored.into_iter().collect();
+    let mut new = EdgeSet::default();
     for edge in &asked.edges {
         match stored.get(&(edge.after, edge.run)) {
-            Some((has, _)) if *has != edge.condition => {
+            Some(has) if *has != edge.condition => {
                 return Err(Refusal::other_condition(
                     &names[&edge.after],
                     &names[&edge.run],
@@ -208,33 +198,13 @@ fn not_counted_yet(
                     edge.condition.name(),
                 ));
             }
-            Some((_, counts)) if counts.is_kept() => kept.push((*edge, *counts)),
             Some(_) => {}
             None => {
                 let _ = new.add(*edge);
             }
         }
     }
-    Ok((new, kept))
-}
-
-/// Tasks wait for others again whose earlier ends they have kept so far.
-fn wait_again(again: &[(Edge, Counts)], rows: &HashMap<TaskNo, Live>, waits: &mut BTreeMap<TaskNo, Waits>) {
-    if again.is_empty() {
-        return;
-    }
-    let mut changed: (Vec<TaskNo>, Vec<TaskNo>, Vec<WaitNo>, Vec<bool>) = Default::default();
-    for (edge, counts) in again {
-        let wait = waits.entry(edge.run).or_default();
-        wait.unsettled += 1;
-        wait.failed -= i32::from(counts.has_kept_failure(edge.condition));
-        wait.lost -= i32::from(*counts == Counts::KeptAsLost);
-        changed.0.push(edge.after);
-        changed.1.push(edge.run);
-        changed.2.push(next_wait(rows.get(&edge.run)));
-        changed.3.push(false);
-    }
-    dependency::WAIT_AGAIN.execute(changed);
+    Ok(new)
 }
 
 fn check_cycles(mut arcs: Vec<(TaskNo, TaskNo)>, names: &HashMap<TaskNo, String>) -> Result<()> {

@@ -61,7 +61,7 @@ static RESULTS: Statement<&[TaskNo], (TaskNo, Option<JsonText>)> = Statement::ne
                          ELSE 0 END AS size
                FROM taskq.dependency d
               CROSS JOIN LATERAL (SELECT s.result FROM taskq.settled s WHERE s.task_no = d.after_no OFFSET 0) AS s
-              WHERE d.run_no = u.task_no AND d.counts <> 'd' OFFSET 0) AS z
+              WHERE d.run_no = u.task_no AND d.state <> 'd' OFFSET 0) AS z
         LEFT JOIN LATERAL (
              SELECT pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
                         'task_id', t.id, 'action', a.name,
@@ -72,7 +72,7 @@ static RESULTS: Statement<&[TaskNo], (TaskNo, Option<JsonText>)> = Statement::ne
                                    WHERE s.task_no = d.after_no OFFSET 0) AS s
               CROSS JOIN LATERAL (SELECT t.id, t.action_no FROM taskq.task t WHERE t.task_no = d.after_no OFFSET 0) AS t
               CROSS JOIN LATERAL (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no OFFSET 0) AS a
-              WHERE d.run_no = u.task_no AND d.counts <> 'd' AND z.size <= 200000000 OFFSET 0) AS r ON true",
+              WHERE d.run_no = u.task_no AND d.state <> 'd' AND z.size <= 200000000 OFFSET 0) AS r ON true",
 );
 
 /// What comes with grants if it is asked for.

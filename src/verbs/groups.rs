@@ -13,7 +13,7 @@ use crate::pg::clock::Time;
 use crate::pg::session::{self, check_for_interrupts};
 use crate::pg::statement::Statement;
 use crate::remove::{delete_beside, delete_locked};
-use crate::revive::{Gone, KeptEnds, Unrevivable, drop_suspending, lock_neighbours, place, revive, uncount};
+use crate::revive::{Again, Back, Dependents, Gone, come_back, drop_suspending, lock_neighbours, start_over};
 use crate::rights::{self, Doing};
 use crate::settle::cancel_locked;
 use crate::settle::fold;
@@ -56,7 +56,7 @@ fn taskq_delete_group(group_id: Option<&str>) -> i64 {
 fn taskq_retry_group(group_id: Option<&str>) -> i64 {
     rights::for_caller(|| {
         let group = known(group_id)?;
-        restartable(|| revive(&members_of_caller(group)?, Unrevivable::Leave, clock::now()))
+        restartable(|| start_over(&members_of_caller(group)?, Again::RetryAll, clock::now()))
     })
 }
 
@@ -210,7 +210,7 @@ static SEEDS: Statement<&[TaskNo], TaskNo> = Statement::new(
 );
 
 static DEPENDENCIES: Statement<&[TaskNo], TaskNo> =
-    Statement::new(c"SELECT d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.counts <> 'd'");
+    Statement::new(c"SELECT d.run_no FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.state <> 'd'");
 
 /// How many tasks that are there each of these depends on: those that it went on without are not counted.
 fn dependencies_of(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
@@ -251,7 +251,6 @@ fn reset(group: &str, now: Time) -> Result<i64> {
     }
     let after = dependencies_of(&stay);
     let gone = |n: &TaskNo| before.get(n).unwrap_or(&0) - after.get(n).unwrap_or(&0);
-    uncount(&stay, &staying, KeptEnds::AreTakenBack, now);
     live::remove(rows.values());
     merge_keys::given_back(rows.values());
     progress::forget(&stay);
@@ -259,7 +258,14 @@ fn reset(group: &str, now: Time) -> Result<i64> {
     let less = |n: &TaskNo| gone(n) + dropped.get(n).unwrap_or(&0);
     let less: HashMap<TaskNo, i32> = stay.iter().map(|n| (*n, less(n))).collect();
     let totals = rows.values().map(|r| (r.task_no, r.dependencies - less[&r.task_no]));
-    place(&stay, &totals.collect(), &less, Gone::IsNone, now);
+    let back = Back {
+        task_nos: &stay,
+        live_totals: totals.collect(),
+        dropped: less,
+        gone: Gone::IsNone,
+        dependents: Dependents::Wait,
+    };
+    come_back(&back, now);
     attempts::forget(&stay);
     acyclic(&stored_arcs(&stay)).map_err(|path| cycle_refusal(&path, &numbers::ids(&path)))?;
     Ok(all.len() as i64)

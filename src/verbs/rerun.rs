@@ -11,7 +11,7 @@ use crate::locks::{self, Idle, LockStrength, restartable};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
-use crate::revive::{Dependents, Keeps, lock_to_rewind, start_over, without_suspension};
+use crate::revive::{Again, lock_to_rewind, start_over, without_suspension};
 use crate::rights::{self, Doing};
 use crate::store::live::Live;
 use crate::store::{numbers, step};
@@ -22,13 +22,13 @@ fn taskq_rerun_tasks(task_ids: Option<Vec<Option<String>>>, downstream: Option<b
     rights::for_caller(|| {
         let ids = required("task_ids", task_ids)?;
         let ids: Vec<&str> = ids.iter().flatten().map(String::as_str).collect();
-        let dependents = if downstream.unwrap_or(true) { Dependents::StartOver } else { Dependents::Stay };
-        restartable(|| rerun(&ids, dependents, clock::now()))
+        let again = if downstream.unwrap_or(true) { Again::Rerun } else { Again::RerunAlone };
+        restartable(|| rerun(&ids, again, clock::now()))
     })
 }
 
 /// A task may be replaced while its row is waited for: then the id is another's, and that one is looked at as well.
-fn rerun(ids: &[&str], dependents: Dependents, now: Time) -> Result<i64> {
+fn rerun(ids: &[&str], again: Again, now: Time) -> Result<i64> {
     let (mut done, mut count): (HashSet<TaskNo>, i64) = Default::default();
     loop {
         check_for_interrupts();
@@ -38,7 +38,7 @@ fn rerun(ids: &[&str], dependents: Dependents, now: Time) -> Result<i64> {
             return Ok(count);
         }
         rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
-        count += start_over(&task_nos, dependents, Keeps::Nothing, now)?;
+        count += start_over(&task_nos, again, now)?;
     }
 }
 
@@ -63,7 +63,7 @@ fn rewind(id: &str, step: &str, now: Time) -> Result<i64> {
     match row {
         Some(row) => without_suspension(&row, now),
         None => {
-            start_over(&[number], Dependents::StartOver, Keeps::StepsOfAsked, now)?;
+            start_over(&[number], Again::Rewind, now)?;
         }
     }
     Ok(forgotten.cast_signed())

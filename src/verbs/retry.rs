@@ -11,7 +11,7 @@ use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, sql};
-use crate::revive::{Unrevivable, revive};
+use crate::revive::{Again, start_over};
 use crate::rights::{self, Doing};
 use crate::store::numbers;
 
@@ -69,7 +69,7 @@ fn retry(filter: Filter) -> Result<i64> {
     filter.check(Doing::Change)?;
     let task_nos: Vec<TaskNo> = MATCHING.query(filter.given());
     rights::check_found(Doing::Change, task_nos.iter().copied())?;
-    restartable(|| revive(&task_nos, Unrevivable::Leave, now))
+    restartable(|| start_over(&task_nos, Again::RetryAll, now))
 }
 
 /// A task may be replaced while its row is waited for: then the id is another's, and that one is looked at as well.
@@ -80,7 +80,7 @@ fn retry_by_id(ids: &[&str], now: Time) -> Result<i64> {
         check_for_interrupts();
         let task_nos: Vec<TaskNo> = found.values().copied().collect();
         rights::check_tasks(Doing::Change, task_nos.iter().copied())?;
-        revived += revive(&task_nos, Unrevivable::Refuse, now)?;
+        revived += start_over(&task_nos, Again::Retry, now)?;
         let now_found = numbers::by_id(ids);
         if now_found == found {
             return Ok(revived);

@@ -15,7 +15,7 @@ use crate::pg::clock::{length, parse_interval};
 use crate::pg::json::JsonText;
 use crate::pg::session::check_for_interrupts;
 use crate::rights::{self, Doing};
-use crate::settle::{Ending, fold, settle};
+use crate::settle::{Ending, fold, settle, without_open};
 use crate::state::{Cause, Outcome};
 use crate::store::live::{self, Live};
 use crate::store::{expiry, known_actions, task};
@@ -67,7 +67,7 @@ impl Signal<'_> {
         loop {
             check_for_interrupts();
             match self.find()? {
-                Found::Waiting(row) => return Ok(self.end(&row)),
+                Found::Waiting(row) => return Ok(self.end(row)),
                 Found::Settled => return Ok(false),
                 Found::Nothing => {}
             }
@@ -97,16 +97,16 @@ impl Signal<'_> {
     }
 
     /// Completes it, unless its time has passed: then it aborts, as if a call had looked after what expires in time.
-    fn end(&self, row: &Live) -> bool {
+    fn end(&self, mut row: Live) -> bool {
         let now = clock::now();
-        live::remove([row]);
+        signalled(&mut row);
         let expired = expiry::PASSED_ONE.first((row.task_no, now));
         let in_time = expired.is_none();
         let end = match expired {
-            Some(status) => Ending::abort(row, Cause::Expired, Some(status)),
+            Some(status) => Ending::abort(&row, Cause::Expired, Some(status)),
             None => Ending {
                 result: self.result.clone(),
-                ..Ending::of(row, Outcome::Completed, Cause::Signalled, self.status.clone())
+                ..Ending::of(&row, Outcome::Completed, Cause::Signalled, self.status.clone())
             },
         };
         settle(vec![end], now);
@@ -130,6 +130,15 @@ impl Signal<'_> {
             ..TaskSpec::default()
         }
     }
+}
+
+/// Removes the row of a signal that has come. What it has not waited for does not matter any more: it goes on without that, and does not
+/// start over with it.
+pub(super) fn signalled(row: &mut Live) {
+    if row.counter().is_some_and(|counter| counter.open() > 0) {
+        without_open(std::iter::once(&mut *row));
+    }
+    live::remove([&*row]);
 }
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

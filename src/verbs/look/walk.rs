@@ -34,11 +34,11 @@ record! {
 }
 
 static UP: Statement<&[TaskNo], Link> = Statement::new(
-    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.counts <> 'd'
+    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.run_no = ANY ($1) AND d.state <> 'd'
        ORDER BY d.run_no, d.after_no",
 );
 static DOWN: Statement<&[TaskNo], Link> = Statement::new(
-    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.after_no = ANY ($1) AND d.counts <> 'd'
+    c"SELECT d.after_no, d.run_no, d.condition FROM taskq.dependency d WHERE d.after_no = ANY ($1) AND d.state <> 'd'
        ORDER BY d.after_no, d.run_no",
 );
 

@@ -164,22 +164,6 @@ fn what_a_task_in_progress_went_on_without_may_start_over() {
 }
 
 #[test]
-fn a_lost_end_is_taken_back_as_a_lost_one_though_another_has_come_since() {
-    let db = Db::new();
-    let mut session = db.connect();
-    insert(&mut session, &["a", "b"], 1);
-    session.perform("a", "aborted");
-    session.run("SELECT taskq.rerun_tasks('{a}', false)");
-    session.perform("a", "completed");
-    assert_eq!(session.state("t"), "blocked", "it keeps what it has counted");
-    session.run("SELECT taskq.rerun_tasks('{a}', true)");
-    assert_eq!(why(&mut session), "it needs 1 of its 2 dependencies: 1 more");
-    assert_eq!(session.task("t").unwrap().num_failures, 0);
-    session.perform("a", "completed");
-    assert_eq!(session.state("t"), "ready");
-}
-
-#[test]
 fn a_task_keeps_what_it_has_counted_of_one_when_another_starts_over() {
     let db = Db::new();
     let mut session = db.connect();
@@ -190,21 +174,6 @@ fn a_task_keeps_what_it_has_counted_of_one_when_another_starts_over() {
     session.run("SELECT taskq.rerun_tasks('{b}')");
     session.perform("b", "completed");
     assert_eq!(session.state("t"), "ready");
-}
-
-#[test]
-fn failures_are_not_taken_back_twice() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "a"}, {"id": "b", "action": "b"},
-                       {"id": "t", "action": "t", "depends_on": [{"id": "a", "condition": "settled"}, "b"]}]))
-        .unwrap();
-    session.perform("a", "completed");
-    session.run("SELECT taskq.rerun_tasks('{a}', false)");
-    session.perform("a", "aborted");
-    session.delete(&["a"]).unwrap();
-    assert_eq!(session.task("t").unwrap().num_failures, 0);
 }
 
 #[test]

@@ -178,3 +178,33 @@ fn one_that_has_expired_is_signalled_no_more() {
     );
     assert!(signal(&mut session, "in time"));
 }
+
+/// On wrong code the word from outside is forgotten when what it had not waited for starts over.
+#[test]
+fn one_that_came_early_does_not_start_over_with_what_it_had_not_waited_for() {
+    for by_hand in [false, true] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session
+            .insert(json!([{"id": "met", "action": "x"}, {"id": "open", "action": "y"},
+                           {"id": "s", "action": "signal", "signal": true, "depends_on": ["met", "open"]}]))
+            .unwrap();
+        session.perform("x", "completed");
+        if by_hand {
+            session.run("SELECT taskq.complete_task('s')");
+        } else {
+            assert!(signal(&mut session, "s"));
+        }
+        assert_eq!(session.all::<String>("SELECT after FROM taskq.dependencies WHERE run = 's'"), ["met"]);
+        session.perform("y", "completed");
+        assert_eq!(session.one::<i64>("SELECT taskq.rerun_tasks('{open}')"), 1);
+        assert_eq!(session.state("s"), "completed");
+        session.perform("y", "aborted");
+        // It had waited for the other one.
+        assert_eq!(session.one::<i64>("SELECT taskq.rerun_tasks('{met,open}')"), 3);
+        assert_eq!(session.state("s"), "blocked");
+        assert_eq!(session.task("s").unwrap().total_dependencies, 2, "it begins with all of them");
+        session.perform("y", "aborted");
+        assert_eq!(session.state("s"), "aborted");
+    }
+}

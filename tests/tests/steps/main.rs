@@ -7,6 +7,7 @@
 mod beside;
 mod kept;
 mod own;
+mod random;
 mod rerun;
 mod rerun_alone;
 mod rerun_beside;
@@ -53,8 +54,8 @@ fn suspend(session: &mut Session, id: &str, after: &[&str]) {
     let waits = "WITH me AS (SELECT task_no FROM taskq.task WHERE id = $1),
                       others AS (SELECT task_no FROM taskq.task WHERE id = ANY ($2)),
                       gone AS (DELETE FROM taskq.run USING me WHERE run.task_no = me.task_no RETURNING run.*),
-                      edges AS (INSERT INTO taskq.dependency (after_no, run_no, wait_no, condition, counts, suspending, first_condition)
-                                SELECT o.task_no, me.task_no, 77, 's', 'w', true, 's' FROM me, others AS o RETURNING 1)
+                      edges AS (INSERT INTO taskq.dependency (after_no, run_no, wait_no, condition, state, suspending)
+                                SELECT o.task_no, me.task_no, 77, 's', 'w', true FROM me, others AS o RETURNING 1)
                  INSERT INTO taskq.blocked (task_no, remaining, failures, dependencies, tries, action_no, spare, wait_no, since)
                  SELECT g.task_no, n.n, g.failures, g.dependencies + n.n, g.tries, g.action_no, 0, 77, now()
                    FROM gone AS g, (SELECT count(*)::integer AS n FROM edges) AS n";

@@ -52,21 +52,49 @@ fn only_what_is_named_starts_over() {
     }
 }
 
+/// On wrong code they wait again, or `results` have what the second end left.
 #[test]
-fn with_the_others_they_wait_again_later() {
+fn dependents_are_tied_to_it_no_more() {
     let db = Db::new();
     let mut session = db.connect();
     graph(&mut session);
+    let held = session.own_one("h");
     alone(&mut session, "{a}");
+    let left = "SELECT string_agg(run || ' after ' || after, ', ' ORDER BY run) FROM taskq.dependencies";
+    assert_eq!(session.one::<String>(left), "blocked after b");
+    assert_eq!(counts(&mut session, "blocked"), ("blocked".to_owned(), 1, 2, 0));
+    session.give("held", held.token, "aborted").unwrap();
     session.perform("a", "completed");
-    assert_eq!(session.one::<i64>("SELECT taskq.rerun_tasks('{a}')"), 2, "a and done");
+    assert_eq!(session.one::<i64>("SELECT taskq.rerun_tasks('{a}')"), 1, "nothing is downstream of it");
     assert_eq!(
         states(&mut session, ["a", "done", "held", "ready", "blocked"]),
-        ["ready", "blocked", "blocked", "blocked", "blocked"]
+        ["ready", "completed", "aborted", "ready", "blocked"]
     );
-    session.perform("a", "completed");
+    let results = "SELECT results::text FROM taskq.own_tasks('w', 1, '{r}', with_results => true)";
+    assert_eq!(session.one::<String>(results), "[]");
+    // Nor when they start over themselves.
+    session.run("SELECT taskq.retry_tasks('{held}'), taskq.rerun_tasks('{done}')");
+    assert_eq!(states(&mut session, ["held", "done"]), ["ready", "ready"]);
     session.perform("b", "completed");
-    assert_eq!(states(&mut session, ["done", "held", "ready", "blocked"]), ["ready"; 4]);
+    assert_eq!(session.state("blocked"), "ready");
+}
+
+#[test]
+fn one_that_has_aborted_before_it_had_the_end_is_still_tied_to_it() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session
+        .insert(json!([{"id": "a", "action": "a"}, {"id": "lost", "action": "l", "depends_on": ["a"]},
+                       {"id": "cancelled", "action": "l", "depends_on": ["a"]}]))
+        .unwrap();
+    session.cancel(&["cancelled"]).unwrap();
+    session.perform("a", "aborted");
+    alone(&mut session, "{a}");
+    assert_eq!(states(&mut session, ["lost", "cancelled"]), ["aborted", "aborted"]);
+    session.run("SELECT taskq.retry_tasks('{lost,cancelled}')");
+    assert_eq!(states(&mut session, ["lost", "cancelled"]), ["blocked", "blocked"]);
+    session.perform("a", "completed");
+    assert_eq!(states(&mut session, ["lost", "cancelled"]), ["ready", "ready"]);
 }
 
 #[test]
@@ -87,33 +115,4 @@ fn those_named_together_wait_for_each_other() {
     session.perform("a", "completed");
     session.perform("b", "completed");
     assert_eq!(session.state("c"), "completed");
-}
-
-#[test]
-fn a_spent_dependency_goes_with_either_of_its_tasks() {
-    for id in ["a", "ready", "blocked"] {
-        let db = Db::new();
-        let mut session = db.connect();
-        graph(&mut session);
-        alone(&mut session, "{a}");
-        assert_eq!(session.delete(&[id]).unwrap(), 1);
-        session.perform("b", "completed");
-        assert!(session.broken().is_empty(), "{id}: {:?}", session.broken());
-        if id == "a" {
-            assert_eq!(states(&mut session, ["ready", "blocked"]), ["ready", "ready"]);
-        }
-    }
-}
-
-#[test]
-fn a_dependent_that_aborts_and_is_retried_waits_for_the_second_end() {
-    let db = Db::new();
-    let mut session = db.connect();
-    graph(&mut session);
-    alone(&mut session, "{a}");
-    session.perform("r", "aborted");
-    session.run("SELECT taskq.retry_tasks('{ready}')");
-    assert_eq!(session.state("ready"), "blocked");
-    session.perform("a", "completed");
-    assert_eq!(session.state("ready"), "ready");
 }
