@@ -10,7 +10,7 @@
   FILES='src/claim/*'   from these files (default: the modules of which THEN below knows the tests)
   NAMES='marks.*<'      only those whose name matches this regular expression
   MINUTES=60            begin none after that time
-  WITHOUT='ledger storm'    do not run these test programs
+  WITHOUT='torture storm'    do not run these test programs
   LIMIT=300             no test program takes as long as that many seconds, beside others of the machine; one of few tests has less time
   PG_CONFIG=path        the server to test with (default: the first pg_config on the path)
 
@@ -94,15 +94,15 @@ FIRST = [
 
 # The test programs for what survives these, by module.
 THEN = {
-    "claim": ["returns", "own", "marks", "flow", "limits", "merging", "ledger", "storm", "signals", "waiting", "overdue", "tender", "model",
+    "claim": ["returns", "own", "marks", "flow", "limits", "merging", "torture", "storm", "signals", "waiting", "overdue", "tender", "model",
               "counts"],
-    "flow": ["returns", "flow", "limits", "update", "delete_cancel", "rights", "own", "ledger"],
-    "returns": ["ledger", "storm", "workflows", "signals", "flow", "limits", "waiting", "overdue", "tender", "model"],
-    "settle": ["ledger", "storm", "workflows", "signals", "flow", "limits", "counts", "waiting", "overdue", "tender", "model"],
-    "store": ["returns", "ledger", "storm", "insert", "delete_cancel", "signals", "counts", "replace", "update", "operate",
+    "flow": ["returns", "flow", "limits", "update", "delete_cancel", "rights", "own", "torture"],
+    "returns": ["torture", "storm", "workflows", "signals", "flow", "limits", "waiting", "overdue", "tender", "model"],
+    "settle": ["torture", "storm", "workflows", "signals", "flow", "limits", "counts", "waiting", "overdue", "tender", "model"],
+    "store": ["returns", "torture", "storm", "insert", "delete_cancel", "signals", "counts", "replace", "update", "operate",
               "metrics", "own", "marks", "flow", "limits", "merging", "workflows", "waiting", "overdue", "tender", "model"],
-    "locks": ["returns", "ledger", "storm", "insert", "delete_cancel", "signals", "replace", "update", "workflows"],
-    "ends": ["ledger", "storm", "signals", "workflows"],
+    "locks": ["returns", "torture", "storm", "insert", "delete_cancel", "signals", "replace", "update", "workflows"],
+    "ends": ["torture", "storm", "signals", "workflows"],
     "wake": ["flow", "limits", "signals", "own"],
     "upkeep": ["schedules", "signals", "own", "delete_cancel", "waiting", "overdue", "tender"],
     "schedules": ["schedules", "overdue", "tender", "own", "metrics", "update"],
