@@ -140,6 +140,7 @@ function set_shard(n integer) -> void
 function shard() -> integer
 function shard_of(token uuid) -> integer
 function signal(task_id text, result jsonb DEFAULT NULL::jsonb, status text DEFAULT NULL::text, action text DEFAULT 'signal'::text, retention interval DEFAULT NULL::interval) -> boolean
+function signal_tasks(signals jsonb) -> bigint
 function stop_waiting(actor_id text) -> bigint
 function task_channel(id text) -> text
 function unschedule(name text) -> void

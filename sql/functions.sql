@@ -475,6 +475,13 @@ CREATE FUNCTION taskq.complete_task(task_id text, result jsonb = NULL, status te
 COMMENT ON FUNCTION taskq.complete_task IS
     'complete by hand a task that waits for no other and that no worker owns, or a signal';
 
+CREATE FUNCTION taskq.signal_tasks(signals jsonb)
+    RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000
+    AS 'MODULE_PATHNAME', 'taskq_signal_tasks_wrapper';
+COMMENT ON FUNCTION taskq.signal_tasks IS
+    'complete many signals from outside, or insert them completed; returns how many have not settled before';
+
 CREATE FUNCTION taskq.signal(
         task_id text,
         result jsonb = NULL,

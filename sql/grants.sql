@@ -20,7 +20,7 @@ CREATE FUNCTION taskq._rights(part text)
                 OR (part IN ('producer', 'worker', 'narrowed_producer', 'narrowed_worker') AND p.proname = 'replace_tasks')
                 -- Changing what is there.
                 OR (part IN ('producer', 'worker', 'operator', 'narrowed_producer', 'narrowed_worker')
-                    AND p.proname IN ('update_tasks', 'add_dependencies', 'cancel_tasks', 'delete_tasks', 'complete_task', 'signal',
+                    AND p.proname IN ('update_tasks', 'add_dependencies', 'cancel_tasks', 'delete_tasks', 'complete_task', 'signal', 'signal_tasks',
                                       'retry_tasks', 'rerun_tasks', 'rewind_task', 'pause_group', 'resume_group', 'cancel_group', 'delete_group',
                                       'retry_group', 'reset_group'))
                 -- Performing.

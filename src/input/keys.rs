@@ -117,6 +117,20 @@ pub(crate) static AWAITED: Object = Object {
     required: &["id"],
 };
 
+/// A signal.
+pub(crate) static SIGNAL: Object = Object {
+    name: "a signal",
+    what: "an object with the keys of a signal",
+    keys: &[
+        ("task_id", Shape::Text),
+        ("result", Shape::Any),
+        ("status", Shape::Text),
+        ("action", Shape::Text),
+        ("retention", INTERVAL),
+    ],
+    required: &["task_id"],
+};
+
 /// A return.
 pub(crate) static RETURN: Object = Object {
     name: "a return",

@@ -11,6 +11,8 @@ pub(crate) enum Element {
     Awaited,
     Dependency,
     Return,
+    /// A signal that is sent.
+    Signal,
     Task,
 }
 
@@ -20,6 +22,7 @@ impl Element {
         match self {
             Element::Awaited | Element::Dependency => "dependency",
             Element::Return => "return",
+            Element::Signal => "signal",
             Element::Task => "task",
         }
     }
@@ -30,6 +33,7 @@ impl Element {
             Element::Awaited => &keys::AWAITED,
             Element::Dependency => &keys::DEPENDENCY,
             Element::Return => &keys::RETURN,
+            Element::Signal => &keys::SIGNAL,
             Element::Task => &keys::TASK,
         }
     }

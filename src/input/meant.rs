@@ -5,7 +5,7 @@ const RENAMED: [(&str, &str); 4] =
     [("group", "group_id"), ("key", "merge_key"), ("unique", "unique_by"), ("maxduration", "lease")];
 
 /// What other queues call some keys, where no spelling comes near.
-const FOREIGN: [(&str, &str); 12] = [
+const FOREIGN: [(&str, &str); 13] = [
     ("payload", "body"),
     ("args", "body"),
     ("data", "body"),
@@ -18,6 +18,7 @@ const FOREIGN: [(&str, &str); 12] = [
     ("dependencies", "depends_on"),
     ("idempotencykey", "unique_by"),
     ("taskid", "id"),
+    ("id", "task_id"),
 ];
 
 /// A clause about the key that is meant, if one comes near.

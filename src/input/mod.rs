@@ -13,11 +13,14 @@ mod shape;
 mod task;
 mod unique;
 
+use std::collections::HashSet;
+
 use serde_json::value::RawValue;
 
 pub(crate) use checks::{INTERVAL_HINT, MAX_NAME, check_interval, check_name, interval_problem};
 pub(crate) use element::{
-    AwaitedSpec, DependencySpec, ReturnSpec, parse_awaited, parse_children, parse_dependencies, parse_tasks,
+    AwaitedSpec, DependencySpec, ReturnSpec, SignalSpec, parse_awaited, parse_children, parse_dependencies,
+    parse_tasks,
 };
 pub(crate) use kind::Element;
 pub(crate) use meant::near;
@@ -63,4 +66,18 @@ pub(crate) fn parse_returns(json: &str) -> Result<Vec<ReturnSpec>> {
         .enumerate()
         .map(|(i, element)| element::parse_return(i + 1, element.get(), &mut cache))
         .collect()
+}
+
+/// Reads a JSON array of signals. Of those with one id the first counts.
+pub(crate) fn parse_signals(json: &str) -> Result<Vec<SignalSpec>> {
+    let mut cache = Intervals::default();
+    let mut seen = HashSet::new();
+    let mut signals = Vec::new();
+    for (i, element) in element::elements(json, "signals", Element::Signal)?.iter().enumerate() {
+        let signal = element::parse_signal(i + 1, element.get(), &mut cache)?;
+        if seen.insert(signal.task_id.clone()) {
+            signals.push(signal);
+        }
+    }
+    Ok(signals)
 }

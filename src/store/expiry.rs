@@ -101,13 +101,13 @@ macro_rules! status {
     };
 }
 
-/// The status of a task whose time has come, whether it was granted or not.
-pub(crate) static PASSED_ONE: Statement<(TaskNo, Time), String> = Statement::new(sql!(
-    "SELECT ",
+/// Those of the tasks whose time has come, whether they were granted or not, with their statuses.
+pub(crate) static PASSED_OF: Statement<(&[TaskNo], Time), (TaskNo, String)> = Statement::new(sql!(
+    "SELECT e.task_no, ",
     status!(),
     " FROM taskq.expiry e
       CROSS JOIN LATERAL (SELECT t.signal FROM taskq.task t WHERE t.task_no = e.task_no OFFSET 0) AS t
-      WHERE e.task_no = $1 AND e.due <= $2"
+      WHERE e.task_no = ANY ($1) AND e.due <= $2"
 ));
 
 /// Rows whose time has come, so many at most, from a time on: the task, whether it was granted or has ended, whether it shares the

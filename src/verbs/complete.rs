@@ -39,7 +39,7 @@ fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<Stri
         fold::locked(|| Ok(locks::lock_by_id(&[id], LockStrength::Update)), |(_, rows)| rows)?;
     let number = *numbers.get(id).ok_or_else(|| Refusal::no_such_task(id))?;
     rights::check_tasks(Doing::Change, [number])?;
-    let Some(row) = rows.get_mut(&number) else {
+    let Some(row) = rows.get(&number) else {
         return refuse("settled", "It has ended already; taskq.tasks tells how.");
     };
     if row.in_progress() {
@@ -51,7 +51,8 @@ fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<Stri
             "Complete it once the tasks it waits for are settled; taskq.why names them.",
         );
     }
-    signalled(row);
+    signalled(&mut rows);
+    let row = &rows[&number];
     let ending = Ending { result, ..Ending::of(row, Outcome::Completed, Cause::Operator, status) };
     settle(vec![ending], clock::now());
     Ok(Outcome::Completed)

@@ -14,7 +14,7 @@ use crate::pg::clock::Time;
 use crate::state::Condition;
 
 /// The action of signals whose action is not given.
-const SIGNAL_ACTION: &str = "signal";
+pub(super) const SIGNAL_ACTION: &str = "signal";
 
 /// A task that a suspended one waits for.
 #[derive(Clone, Debug)]

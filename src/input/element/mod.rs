@@ -5,6 +5,7 @@ mod awaited;
 mod link;
 mod read;
 mod returned;
+mod signalled;
 mod task;
 
 pub(super) use arrays::elements;
@@ -14,6 +15,8 @@ pub(crate) use link::DependencySpec;
 pub(super) use read::body_of;
 pub(crate) use returned::ReturnSpec;
 pub(super) use returned::parse_return;
+pub(crate) use signalled::SignalSpec;
+pub(super) use signalled::parse_signal;
 pub(super) use task::parse_task;
 
 #[cfg(test)]
@@ -23,6 +26,7 @@ mod tests {
     use super::awaited::RawAwaited;
     use super::link::RawDependency;
     use super::returned::RawReturn;
+    use super::signalled::RawSignal;
     use super::task::RawTask;
     use crate::input::backoff;
     use crate::input::keys::BACKOFF;
@@ -48,6 +52,7 @@ mod tests {
         agree::<RawDependency>(&crate::input::keys::DEPENDENCY);
         agree::<RawAwaited>(&crate::input::keys::AWAITED);
         agree::<RawReturn>(&crate::input::keys::RETURN);
+        agree::<RawSignal>(&crate::input::keys::SIGNAL);
         agree::<crate::input::unique::RawUnique>(&crate::input::keys::UNIQUE);
         agree::<backoff::RawBackoff>(&BACKOFF);
     }

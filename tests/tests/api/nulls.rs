@@ -15,6 +15,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("22004", "SELECT * FROM taskq.own_tasks('ann', 1, NULL)"),
     ("22004", "SELECT * FROM taskq.extend_tasks_ownership(NULL, '{}', '{}', '1 minute')"),
     ("22004", "SELECT taskq.stop_waiting(NULL)"),
+    ("22004", "SELECT taskq.signal_tasks(NULL)"),
     ("22004", "SELECT * FROM taskq.extend_tasks_ownership('ann', NULL, '{}', '1 minute')"),
     ("22004", "SELECT * FROM taskq.extend_tasks_ownership('ann', '{}', NULL, '1 minute')"),
     ("22004", "SELECT taskq.return_task(NULL, gen_random_uuid())"),

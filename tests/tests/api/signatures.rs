@@ -57,6 +57,7 @@ const RESULTS: &[(&str, Columns)] = &[
     ("SELECT taskq.release_tasks('{}') AS value", &[("value", "int8")]),
     ("SELECT taskq.task_channel('a') AS value", &[("value", "text")]),
     ("SELECT taskq.lost_channel('ann') AS value", &[("value", "text")]),
+    ("SELECT taskq.signal_tasks('[]') AS value", &[("value", "int8")]),
     ("SELECT taskq.stop_waiting('ann') AS value", &[("value", "int8")]),
     ("SELECT * FROM taskq.count_tasks()", &[("action", "text"), ("state", "text"), ("count", "int8")]),
 ];

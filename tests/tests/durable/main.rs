@@ -8,6 +8,7 @@ mod meets;
 mod named_again;
 mod races;
 mod refused;
+mod signal_many;
 mod signals;
 mod sizes;
 mod some_of_many;

@@ -40,7 +40,7 @@ const LOOKS: [(&str, &str); 27] = [
 ];
 
 /// What changes something.
-const CHANGES: [(&str, &str); 53] = [
+const CHANGES: [(&str, &str); 54] = [
     ("add_dependencies", "taskq.add_dependencies('{held 1}', '{ready 1}')"),
     ("cancel_group", "taskq.cancel_group('a')"),
     ("cancel_tasks", "taskq.cancel_tasks('{ready 1}')"),
@@ -94,6 +94,7 @@ const CHANGES: [(&str, &str); 53] = [
     ("set_group", "taskq.set_group('a', 4)"),
     ("set_shard", "taskq.set_shard(3)"),
     ("signal", "taskq.signal('early', '1')"),
+    ("signal_tasks", "taskq.signal_tasks('[{\"task_id\": \"s\"}]')"),
     ("unschedule", "taskq.unschedule('paused')"),
     ("update_tasks", "taskq.update_tasks('{ready 1}', priority => 9)"),
     ("wait_for_work", "CALL taskq.wait_for_work('{x}', '10 milliseconds')"),

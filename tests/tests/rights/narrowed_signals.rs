@@ -23,6 +23,16 @@ fn signals_are_sent_and_made_by_those_whose_actions_they_are() {
     assert_denied(&mut approver, "SELECT taskq.signal('early')");
     assert_allowed(&mut approver, "SELECT taskq.signal('ours')");
     assert_allowed(&mut approver, "SELECT taskq.signal('early', action => 'approval')");
+    for denied in [r#"{"task_id": "theirs"}"#, r#"{"task_id": "unborn"}"#] {
+        let many =
+            format!(r#"SELECT taskq.signal_tasks('[{{"task_id": "new", "action": "approval"}}, {denied}]')"#);
+        assert_denied(&mut approver, &many);
+    }
+    assert_eq!(boss.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE id IN ('new', 'unborn')"), 0);
+    assert_allowed(
+        &mut approver,
+        r#"SELECT taskq.signal_tasks('[{"task_id": "many", "action": "approval"}]')"#,
+    );
     let held = orderer.own_one("order");
     for awaited in [
         r#"{"id": "theirs"}"#,
