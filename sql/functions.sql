@@ -190,7 +190,8 @@ CREATE FUNCTION taskq.own_tasks(
         priority integer,
         metadata jsonb,
         body_json jsonb,
-        steps jsonb)
+        steps jsonb,
+        incomplete boolean)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_own_tasks_wrapper';
 COMMENT ON FUNCTION taskq.own_tasks IS
@@ -285,6 +286,7 @@ CREATE FUNCTION taskq.return_and_own_tasks(
         metadata jsonb,
         body_json jsonb,
         steps jsonb,
+        incomplete boolean,
         sqlstate text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_return_and_own_tasks_json_wrapper';
@@ -314,6 +316,7 @@ CREATE FUNCTION taskq.return_and_own_tasks(
         metadata jsonb,
         body_json jsonb,
         steps jsonb,
+        incomplete boolean,
         sqlstate text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_return_and_own_tasks_wrapper';

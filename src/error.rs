@@ -30,6 +30,9 @@ pub(crate) const STALE_TOKEN: &str = "TQ001";
 /// `TQ003`, also where it is a result and not an error.
 pub(crate) const NO_SUCH_TASK: &str = "TQ003";
 
+/// `54000`, also where it is a result and not an error.
+pub(crate) const TOO_LARGE: &str = "54000";
+
 /// Unwraps a verb's result, raising its refusal as a Postgres error.
 pub(crate) fn or_throw<T>(result: Result<T>) -> T {
     match result {

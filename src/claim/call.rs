@@ -66,6 +66,8 @@ pub(crate) struct Grant {
     pub(crate) results: Option<JsonText>,
     /// Its saved steps, as a JSON object from name to result; `None`: too large, or not asked for.
     pub(crate) steps: Option<JsonText>,
+    /// One of the two was asked for, and is too large.
+    pub(crate) incomplete: bool,
     /// Tries so far, this one included.
     pub(crate) tries: i32,
     /// How many of its dependencies have aborted.

@@ -320,6 +320,7 @@ fn granted(call: &Call, h: &Held, task: &Row) -> Grant {
         checkpoint: None,
         results: None,
         steps: None,
+        incomplete: false,
         dependencies: h.dependencies,
         gated: h.gated,
         group_id: task.get(task::GROUP_ID),

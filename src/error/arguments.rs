@@ -1,7 +1,10 @@
 //! Arguments that cannot be meant.
 
-use super::Refusal;
 use super::text::{first_of, shortened};
+use super::{Refusal, TOO_LARGE};
+
+/// How many characters of a value are in the message, which may be all that a log has; DETAIL has more of it.
+const IN_A_LINE: usize = 100;
 
 impl Refusal {
     /// `TQ006`: element `n` (counted from 1) of an array of what has this name is malformed; `None`: the one that the call is
@@ -48,13 +51,13 @@ impl Refusal {
 
     /// `22023`: an argument out of range.
     pub(crate) fn out_of_range(argument: &str, value: &str, hint: &str) -> Self {
-        let message = format!("argument \"{argument}\" is out of range");
+        let message = format!("argument \"{argument}\" is out of range: {}", first_of(value, IN_A_LINE));
         Refusal::new("22023", message, format!("The value is {}.", shortened(value)), hint)
     }
 
     /// `22023`: an argument that is not valid; `value` says what it is.
     pub(crate) fn not_valid(argument: &str, value: &str, hint: &str) -> Self {
-        let message = format!("argument \"{argument}\" is not valid");
+        let message = format!("argument \"{argument}\" is not valid: {}", first_of(value, IN_A_LINE));
         Refusal::new("22023", message, format!("The value is {value}."), hint)
     }
 
@@ -78,7 +81,7 @@ impl Refusal {
     pub(crate) fn no_end() -> Self {
         Refusal::new(
             "22023",
-            "argument \"status_code\" is not valid".to_owned(),
+            "argument \"status_code\" is not valid: \"in-progress\"".to_owned(),
             "A task in progress is not returned with the code \"in-progress\"; there are \"pending\", \"in-progress\", \
              \"aborted\" and \"completed\"."
                 .to_owned(),
@@ -89,7 +92,38 @@ impl Refusal {
 
     /// `54000`: more than is allowed.
     pub(crate) fn too_large(what: &str, detail: &str, hint: &str) -> Self {
-        Refusal::new("54000", what.to_owned(), detail.to_owned(), hint)
+        Refusal::new(TOO_LARGE, what.to_owned(), detail.to_owned(), hint)
+    }
+
+    /// `54000`: a value of so many bytes, where so many are allowed.
+    pub(crate) fn too_long(what: &str, bytes: usize, most: usize) -> Self {
+        Refusal::too_large(
+            &format!("{what} is too large"),
+            &format!("It has {bytes} bytes as text, {most} are allowed."),
+            "Keep large values in a table of your own or an object store, and hand on where they are.",
+        )
+    }
+
+    /// `54000`: the same of a value that is beside others of the same task.
+    pub(crate) fn too_long_together(what: &str, bytes: usize, others: i64, most: usize) -> Self {
+        Refusal::too_large(
+            &format!("{what} is too large beside what the task has already"),
+            &format!(
+                "It has {bytes} bytes as text, the task {others} more; {most} are allowed of body, result, checkpoint and metadata together."
+            ),
+            "Keep large values in a table of your own or an object store, and hand on where they are.",
+        )
+    }
+
+    /// `54000`: the result with which a task is returned, alone or beside what the task has.
+    pub(crate) fn result_too_large(id: &str, bytes: usize) -> Self {
+        Refusal::too_large(
+            &format!("the result of task \"{}\" is too large", shortened(id)),
+            &format!(
+                "It has {bytes} bytes as text. 64 MB are allowed, and 128 MB of body, result, checkpoint and metadata together."
+            ),
+            "The task is still held. Keep the result in a table of your own or an object store, and return where it is.",
+        )
     }
 
     /// `22004`: all arguments that could say which tasks are meant are NULL.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::checks::{INTERVAL_HINT, interval_problem};
+use super::checks::{INTERVAL_HINT, MAX_BACKOFF, interval_problem};
 use super::keys::BACKOFF;
 use super::shape::{Problem, not_one_of};
 use crate::pg::clock;
@@ -34,6 +34,10 @@ pub(crate) struct RawBackoff {
 impl Backoff {
     /// Reads `{"kind", "initial", "max", "jitter"}`; the error says what is wrong.
     pub(crate) fn parse(json: &str) -> Result<Self, Problem> {
+        if json.len() > MAX_BACKOFF {
+            let what = format!("it has {} bytes, {MAX_BACKOFF} are allowed", json.len());
+            return Err(Problem::new(what, "Write the intervals in a shorter way."));
+        }
         let raw: RawBackoff = BACKOFF.read(json)?;
         let exponential = match raw.kind.as_str() {
             "fixed" => false,

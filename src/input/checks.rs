@@ -9,11 +9,28 @@ use crate::error::{Refusal, Result, required};
 /// what an index entry can hold.
 pub(crate) const MAX_NAME: usize = 1000;
 
+/// How long a body, a result, a checkpoint or the result of a step may be as text, in bytes. COPY may double it, and the text of a grant
+/// or of a row of a view has several: see [`MAX_TOGETHER`].
+pub(crate) const MAX_VALUE: usize = 64 << 20;
+
+/// How long metadata may be as text, in bytes.
+pub(crate) const MAX_METADATA: usize = 1 << 20;
+
+/// How long body, result, checkpoint and metadata of one task may be together, in bytes. PostgreSQL sends a row only if its text has
+/// less than 1 GB: a grant has these, the body once more as JSON, and up to 200 MB each of results and steps.
+pub(crate) const MAX_TOGETHER: usize = 128 << 20;
+
+/// How much of a status is kept, in bytes. A call that settles very many tasks stores it once for each.
+pub(crate) const MAX_STATUS: usize = 64 << 10;
+
+/// How long a back-off may be as JSON, in bytes.
+pub(super) const MAX_BACKOFF: usize = 1000;
+
 /// What to give where an interval is wrong.
 pub(crate) const INTERVAL_HINT: &str = "Give an interval from 0 to 1,000 years, \"5 minutes\" for instance.";
 
 /// What is wrong with a key that is a name, if anything.
-pub(super) fn name_problem(key: &str, name: &str) -> Option<Problem> {
+pub(in crate::input) fn name_problem(key: &str, name: &str) -> Option<Problem> {
     let what = match name.len() {
         0 => format!("key \"{key}\" is empty"),
         len if len > MAX_NAME => format!("key \"{key}\" has {len} bytes, {MAX_NAME} are allowed"),
@@ -50,6 +67,32 @@ pub(crate) fn check_name<'a>(argument: &str, name: Option<&'a str>) -> Result<&'
     }
 }
 
+/// The same of a name that is only looked for: one that is empty is none there is.
+pub(crate) fn check_length(argument: &str, name: &str) -> Result<()> {
+    if name.len() <= MAX_NAME { Ok(()) } else { check_name(argument, Some(name)).map(|_| ()) }
+}
+
+/// `54000`: a body, result or checkpoint of more than is allowed; `what` names it, and may name the task.
+pub(crate) fn check_value(what: impl FnOnce() -> String, bytes: usize) -> Result<()> {
+    if bytes <= MAX_VALUE { Ok(()) } else { Err(Refusal::too_long(&what(), bytes, MAX_VALUE)) }
+}
+
+/// The same of metadata.
+pub(crate) fn check_metadata_length(what: impl FnOnce() -> String, bytes: usize) -> Result<()> {
+    if bytes <= MAX_METADATA { Ok(()) } else { Err(Refusal::too_long(&what(), bytes, MAX_METADATA)) }
+}
+
+/// A status, as much as is kept of it: whole characters.
+pub(crate) fn cut_status(status: Option<String>) -> Option<String> {
+    let mut status = status?;
+    if status.len() > MAX_STATUS {
+        let end = (0..=MAX_STATUS).rev().find(|at| status.is_char_boundary(*at)).unwrap_or(0);
+        status.truncate(end);
+        status.shrink_to_fit();
+    }
+    Some(status)
+}
+
 /// An argument that is an interval from 0 to 1,000 years.
 pub(crate) fn check_interval(argument: &str, interval: Option<Interval>) -> Result<Option<Interval>> {
     match interval.and_then(interval_problem) {
@@ -57,5 +100,20 @@ pub(crate) fn check_interval(argument: &str, interval: Option<Interval>) -> Resu
             Err(Refusal::out_of_range(argument, problem, "Give an interval from 0 to 1,000 years."))
         }
         None => Ok(interval),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_cut_between_characters() {
+        let cut = |text: String| cut_status(Some(text)).unwrap();
+        assert_eq!(cut_status(None), None);
+        assert_eq!(cut("x".repeat(MAX_STATUS)).len(), MAX_STATUS);
+        assert_eq!(cut("x".repeat(MAX_STATUS + 1)).len(), MAX_STATUS);
+        // Two bytes each, and the bound is between the two of one.
+        assert_eq!(cut(format!("x{}", "ä".repeat(MAX_STATUS))).len(), MAX_STATUS - 1);
     }
 }

@@ -17,7 +17,10 @@ use std::collections::HashSet;
 
 use serde_json::value::RawValue;
 
-pub(crate) use checks::{INTERVAL_HINT, MAX_NAME, check_interval, check_name, interval_problem};
+pub(crate) use checks::{
+    INTERVAL_HINT, MAX_NAME, MAX_TOGETHER, check_interval, check_length, check_name, check_value, cut_status,
+    interval_problem,
+};
 pub(crate) use element::{
     AwaitedSpec, DependencySpec, ReturnSpec, SignalSpec, parse_awaited, parse_children, parse_dependencies,
     parse_tasks,
@@ -25,7 +28,7 @@ pub(crate) use element::{
 pub(crate) use kind::Element;
 pub(crate) use meant::near;
 pub(crate) use shape::Problem;
-pub(crate) use task::{Reference, TaskSpec, Wants, check_id};
+pub(crate) use task::{Reference, TaskSpec, Wants, check_id, check_sizes};
 pub(crate) use unique::{OnHeld, State, Unique};
 
 use crate::clock;

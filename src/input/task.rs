@@ -3,11 +3,13 @@
 use pgrx::datum::Interval;
 
 use super::backoff::Backoff;
-use super::checks::{INTERVAL_HINT, interval_problem, name_problem};
+use super::checks::{
+    INTERVAL_HINT, MAX_NAME, check_metadata_length, check_value, interval_problem, name_problem,
+};
 use super::kind::Element;
 use super::shape::Problem;
 use super::unique::Unique;
-use crate::error::Result;
+use crate::error::{Result, shortened};
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::state::Condition;
@@ -126,6 +128,7 @@ impl TaskSpec {
                 return refuse(problem);
             }
         }
+        check_sizes(n, self.id.as_deref(), self.body.as_deref(), self.metadata.as_ref())?;
         if let Some(problem) = self.problem_of_its_key().or_else(|| self.problem_of_its_numbers()) {
             return refuse(problem);
         }
@@ -142,10 +145,12 @@ impl TaskSpec {
         if let Some(Err(problem)) = self.backoff.as_ref().map(|json| Backoff::parse(&json.0)) {
             return refuse(problem.within("key \"backoff\": "));
         }
-        if self.depends_on.iter().chain(&self.to_signal_after).any(|r| r.id.is_empty()) {
+        let named = || self.depends_on.iter().chain(&self.to_signal_after).map(|r| r.id.len());
+        if let Some(len) = named().find(|len| !(1..=MAX_NAME).contains(len)) {
+            let what = format!("a dependency has an id of {len} bytes");
             return refuse(Problem::new(
-                "a dependency has an empty id",
-                "Name a task, or leave the entry out.",
+                what,
+                "Name a task, by an id of 1 to 1,000 bytes, or leave the entry out.",
             ));
         }
         Ok(self)
@@ -178,6 +183,22 @@ impl TaskSpec {
         let hint = "A signal is completed from outside, whatever has become of its dependencies: leave one of the two out.";
         Some(Problem::new(format!("both \"signal\" and \"{key}\" are given"), hint))
     }
+}
+
+/// Checks how large the body and the metadata of element `n` of a call are, or of the one that there is.
+pub(crate) fn check_sizes(
+    n: Option<usize>,
+    id: Option<&str>,
+    body: Option<&str>,
+    metadata: Option<&JsonText>,
+) -> Result<()> {
+    let of = |key: &str| match (id, n) {
+        (Some(id), _) => format!("the {key} of task \"{}\"", shortened(id)),
+        (None, Some(n)) => format!("the {key} of element {n} of the call"),
+        (None, None) => format!("the {key} of the task"),
+    };
+    check_value(|| of("body"), body.map_or(0, str::len))?;
+    check_metadata_length(|| of("metadata"), metadata.map_or(0, |metadata| metadata.0.len()))
 }
 
 /// Checks the id of element `n` of a call, or of the one that there is.

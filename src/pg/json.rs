@@ -83,19 +83,27 @@ impl TextOrJson {
 pub(crate) struct Json(pg_sys::Datum);
 
 impl Json {
-    /// What Postgres reads in this text; `None` if that is no JSON, or none that it can store.
-    pub(crate) fn parse(text: &str) -> Option<Json> {
+    /// What Postgres reads in this text; `None` if that is no JSON, none that it can store, or of more bytes than `most`, as it is stored
+    /// or as text.
+    pub(crate) fn parse(text: &str, most: usize) -> Option<Json> {
         // Most texts that are no JSON are not worth an error.
         serde_json::from_str::<serde::de::IgnoredAny>(text).ok()?;
+        if text_length_at_most(text) > most { None } else { Json::within(text, most) }
+    }
+
+    /// The same of what is JSON, and is the text that Postgres makes of it.
+    pub(crate) fn within(text: &str, most: usize) -> Option<Json> {
         let text = std::ffi::CString::new(text).ok()?;
-        unless_refused(|| {
+        let json = unless_refused(|| {
             // SAFETY: jsonb_in takes a C string. It reads no tables and takes no locks, so an error caught here (a number
             // out of range, "\u0000", a string that is too long) leaves nothing behind that needs a rollback.
             unsafe {
                 direct_function_call::<pg_sys::Datum>(pg_sys::jsonb_in, &[text.as_c_str().into_datum()])
             }
-        })
-        .map(Json)
+        })?;
+        // SAFETY: a jsonb datum made just now, which is not compressed.
+        let length = unsafe { pgrx::varsize_any(json.cast_mut_ptr()) };
+        (length <= most).then_some(Json(json))
     }
 
     /// As a result that the SQL surface declares as jsonb.
@@ -112,5 +120,52 @@ impl IntoDatum for Json {
 
     fn type_oid() -> pg_sys::Oid {
         pg_sys::JSONBOID
+    }
+}
+
+/// How long the text may be, at most, that Postgres makes of JSON: it has a space behind each comma and colon, and writes numbers with
+/// all their digits, `1e9` with ten.
+fn text_length_at_most(json: &str) -> usize {
+    let (mut length, mut in_string, mut bytes) = (json.len(), false, json.bytes().peekable());
+    while let Some(byte) = bytes.next() {
+        match byte {
+            // Behind a backslash: whatever it is.
+            b'\\' if in_string => {
+                bytes.next();
+            }
+            b'"' => in_string = !in_string,
+            b',' | b':' if !in_string => length += 1,
+            b'e' | b'E' if !in_string => {
+                // The e of true and false, or that of a number.
+                bytes.next_if(|byte| matches!(byte, b'+' | b'-'));
+                let mut exponent = 0_usize;
+                while let Some(digit) = bytes.next_if(u8::is_ascii_digit) {
+                    exponent = exponent.saturating_mul(10).saturating_add(usize::from(digit - b'0'));
+                }
+                // More is no number to Postgres.
+                length += exponent.min(200_000);
+            }
+            _ => {}
+        }
+    }
+    length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_of_a_text_is_not_underestimated() {
+        for (json, length) in [
+            ("[1,2]", 6),
+            (r#"{"a":true,"b":[]}"#, 20),
+            (r#""1e9,:\"""#, 9),
+            ("1e9", 12),
+            ("[1E+2, -3e-4]", 20),
+            ("1e99999999999999999999", 200_022),
+        ] {
+            assert_eq!(text_length_at_most(json), length, "{json}");
+        }
     }
 }

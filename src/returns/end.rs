@@ -32,6 +32,11 @@ pub(crate) struct GivenBack {
 }
 
 impl End {
+    /// How long its result is, in bytes.
+    pub(super) fn result_length(&self) -> usize {
+        self.result.as_ref().map_or(0, |result| result.0.len())
+    }
+
     /// The end of the task that was in progress like this.
     pub(super) fn of(&self, live: &Live) -> Ending {
         let result = self.result.clone();

@@ -22,18 +22,21 @@ use std::collections::{HashMap, HashSet};
 
 use pgrx::datum::Uuid;
 
+use end::End;
 use suspend::Suspension;
 use taken::Returned;
 use tokens::{is_foreign, valid};
 
 use crate::clock;
-use crate::error::{NO_SUCH_TASK, Result, STALE_TOKEN};
+use crate::error::{NO_SUCH_TASK, Result, STALE_TOKEN, TOO_LARGE};
+use crate::input::MAX_TOGETHER;
 use crate::insert::unique;
 use crate::locks::{self, LockStrength, guard, restartable};
 use crate::number::TaskNo;
 use crate::rights::{self, Doing};
-use crate::store::{numbers, positions};
-use crate::token::Token;
+use crate::state::Outcome;
+use crate::store::{numbers, positions, sizes};
+use crate::token::{Nonce, Token};
 
 /// A task, the token it is returned with, and how.
 pub(crate) type Entry = (Option<String>, Option<Uuid>, Return);
@@ -53,14 +56,14 @@ pub(crate) struct Given {
 pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
     let children = || returns.iter().filter_map(|(.., ending)| ending.children());
     let suspensions = || returns.iter().filter_map(|(.., ending)| ending.suspension());
-    let codes = if children().next().is_none() && suspensions().next().is_none() {
+    let outcomes = if children().next().is_none() && suspensions().next().is_none() {
         return_once(&returns)?
     } else {
         // The keys of unique children come before all that a restartable call locks.
         let inserted =
             children().flat_map(Children::tasks).chain(suspensions().flat_map(Suspension::inserted));
         let keys = unique::lock_keys(inserted, clock::now());
-        let codes = restartable(|| {
+        let outcomes = restartable(|| {
             if children().any(Children::needs_guard) {
                 // The first of what a restartable call locks.
                 guard();
@@ -68,19 +71,24 @@ pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
             return_once(&returns)
         })?;
         unique::unlock(&keys);
-        codes
+        outcomes
     };
-    Ok(given(returns, &codes))
+    Ok(given(returns, &outcomes))
 }
 
-/// The codes of those whose tokens are good.
-fn return_once(returns: &[Entry]) -> Result<HashMap<usize, &'static str>> {
+/// What became of those whose tokens are good, or whose results are too large; by their places.
+type Outcomes = HashMap<usize, std::result::Result<&'static str, &'static str>>;
+
+/// Returns those whose tokens are good.
+fn return_once(returns: &[Entry]) -> Result<Outcomes> {
     let now = clock::now();
-    let tokens = {
+    let mut tokens = {
         let pairs: Vec<(Option<String>, Option<Uuid>)> =
             returns.iter().map(|(id, token, _)| (id.clone(), *token)).collect();
         first_of_each(valid(&pairs))
     };
+    let too_large = too_large(returns, &tokens);
+    tokens.retain(|(at, _)| !too_large.contains(at));
     let (mut settling, mut with_children, mut giving, mut suspending) = (vec![], vec![], vec![], vec![]);
     for (at, token) in tokens.iter().copied() {
         match &returns[at].2 {
@@ -90,6 +98,7 @@ fn return_once(returns: &[Entry]) -> Result<HashMap<usize, &'static str>> {
             }
             Return::GiveBack(how) => giving.push(Returned { at, token, how }),
             Return::Suspend(how) => suspending.push(Returned { at, token, how: how.as_ref() }),
+            Return::TooLarge => {}
         }
     }
     let of_each =
@@ -108,15 +117,38 @@ fn return_once(returns: &[Entry]) -> Result<HashMap<usize, &'static str>> {
     // nothing of its task. What was done by then goes with the refusal.
     let good = tokens.iter().filter(|(at, _)| codes.contains_key(at));
     rights::check_tasks(Doing::Work, good.map(|(_, token)| token.task_no))?;
-    Ok(codes)
+    let refused = too_large.into_iter().map(|at| (at, Err(TOO_LARGE)));
+    Ok(codes.into_iter().map(|(at, code)| (at, Ok(code))).chain(refused).collect())
+}
+
+/// Which of the returns have a result that is too large, alone or beside what their tasks have. What a task has is asked of good tokens
+/// only: a made-up one must reveal nothing of it. A checkpoint goes when the task completes.
+fn too_large(returns: &[Entry], tokens: &[(usize, Token)]) -> HashSet<usize> {
+    let alone = returns.iter().enumerate().filter(|(_, (.., how))| matches!(how, Return::TooLarge));
+    let mut too_large: HashSet<usize> = alone.map(|(at, _)| at).collect();
+    let asked = |at: usize| returns[at].2.end().filter(|end| sizes::are_asked(end.result_length()));
+    let large: HashMap<(TaskNo, Nonce), (usize, &End)> =
+        tokens.iter().filter_map(|(at, token)| Some((token.pair(), (*at, asked(*at)?)))).collect();
+    if large.is_empty() {
+        return too_large;
+    }
+    for has in sizes::held(large.keys().copied().collect()) {
+        let Some((at, end)) = large.get(&(has.task_no, has.nonce)) else { continue };
+        let kept = if end.outcome == Outcome::Completed { 0 } else { has.checkpoint };
+        let others = [has.body, has.metadata, kept].map(|bytes| bytes as usize);
+        if others.iter().sum::<usize>() + end.result_length() > MAX_TOGETHER {
+            too_large.insert(*at);
+        }
+    }
+    too_large
 }
 
 fn numbers_of<T>(returned: &[Returned<T>]) -> Vec<TaskNo> {
     returned.iter().map(|one| one.token.task_no).collect()
 }
 
-fn given(returns: Vec<Entry>, codes: &HashMap<usize, &'static str>) -> Vec<Given> {
-    let failed = returns.len() > codes.len();
+fn given(returns: Vec<Entry>, outcomes: &Outcomes) -> Vec<Given> {
+    let failed = returns.len() > outcomes.len();
     let (known, shard): (HashSet<String>, i32) = if failed {
         let ids: Vec<&str> = returns.iter().filter_map(|(id, ..)| id.as_deref()).collect();
         (numbers::by_id(&ids).into_keys().collect(), positions::shard())
@@ -127,8 +159,8 @@ fn given(returns: Vec<Entry>, codes: &HashMap<usize, &'static str>) -> Vec<Given
         .into_iter()
         .enumerate()
         .map(|(i, (task_id, token, _))| {
-            let code = match (codes.get(&i), &task_id) {
-                (Some(code), _) => Ok(*code),
+            let code = match (outcomes.get(&i), &task_id) {
+                (Some(outcome), _) => *outcome,
                 (None, Some(id)) if !known.contains(id) && !is_foreign(token.as_ref(), shard) => {
                     Err(NO_SUCH_TASK)
                 }

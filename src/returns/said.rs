@@ -7,7 +7,7 @@ use super::end::{End, GivenBack};
 use super::suspend::Suspension;
 use super::tries::TryEnd;
 use crate::error::{Refusal, Result};
-use crate::input::{AwaitedSpec, TaskSpec, check_interval, near};
+use crate::input::{AwaitedSpec, TaskSpec, check_interval, check_value, cut_status, near};
 use crate::pg::json::JsonText;
 use crate::state::Outcome;
 use crate::words::word;
@@ -23,6 +23,8 @@ pub(crate) enum Return {
     GiveBack(GivenBack),
     /// Until other tasks have ended, or a time is over.
     Suspend(Box<Suspension>),
+    /// Not at all, since the result is too large: it is refused alone, and spoils no other of the call.
+    TooLarge,
 }
 
 /// What a return says beside how it ends; what is left out is `None`, or false.
@@ -105,6 +107,10 @@ impl Return {
                 ));
             }
         }
+        let length = said.result.as_ref().map_or(0, |result| result.0.len());
+        if check_value(String::new, length).is_err() {
+            return Ok(Return::TooLarge);
+        }
         let end = End { outcome, status: said.status, result: said.result };
         let children =
             Children::new(said.children.unwrap_or_default(), said.children_block, said.delay_children)?;
@@ -136,13 +142,13 @@ impl Return {
             }
             let how = if said.uncounted { TryEnd::Released } else { TryEnd::GivenBack };
             return Ok(Return::GiveBack(GivenBack {
-                status: said.status,
+                status: cut_status(said.status),
                 retry_after: said.retry_after,
                 how,
             }));
         }
         let suspension = Suspension {
-            status: said.status,
+            status: cut_status(said.status),
             retry_after: said.retry_after,
             awaited: said.depends_on.unwrap_or_default(),
             children: said.children.unwrap_or_default(),
@@ -161,7 +167,7 @@ impl Return {
     pub(super) fn children(&self) -> Option<&Children> {
         match self {
             Return::SettleWith(_, children) => Some(children),
-            Return::Settle(_) | Return::GiveBack(_) | Return::Suspend(_) => None,
+            Return::Settle(_) | Return::GiveBack(_) | Return::Suspend(_) | Return::TooLarge => None,
         }
     }
 
@@ -169,7 +175,15 @@ impl Return {
     pub(super) fn suspension(&self) -> Option<&Suspension> {
         match self {
             Return::Suspend(suspension) => Some(suspension),
-            Return::Settle(_) | Return::SettleWith(..) | Return::GiveBack(_) => None,
+            Return::Settle(_) | Return::SettleWith(..) | Return::GiveBack(_) | Return::TooLarge => None,
+        }
+    }
+
+    /// What the task leaves, if it is to end.
+    pub(super) fn end(&self) -> Option<&End> {
+        match self {
+            Return::Settle(end) | Return::SettleWith(end, _) => Some(end),
+            Return::GiveBack(_) | Return::Suspend(_) | Return::TooLarge => None,
         }
     }
 }

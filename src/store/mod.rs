@@ -40,6 +40,7 @@ pub(crate) mod schedule;
 pub(crate) mod scheduled;
 pub(crate) mod seal;
 pub(crate) mod settled;
+pub(crate) mod sizes;
 pub(crate) mod slot;
 pub(crate) mod step;
 pub(crate) mod tally;

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use pgrx::datum::Interval;
 
+use crate::input::cut_status;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
@@ -54,7 +55,7 @@ pub(crate) struct Ending {
     pub(crate) outcome: Outcome,
     /// What has ended it.
     pub(crate) cause: Cause,
-    /// A text for people.
+    /// A text for people, as much as is kept of one.
     pub(crate) status: Option<String>,
     /// What the task leaves to its dependents.
     pub(crate) result: Option<JsonText>,
@@ -89,7 +90,7 @@ impl Ending {
             task_no: live.task_no,
             outcome,
             cause,
-            status,
+            status: cut_status(status),
             result: None,
             granted_at: live.granted_at,
             actor_id: live.actor_id.clone(),
@@ -108,7 +109,7 @@ impl Ending {
             task_no: freed.task_no,
             outcome,
             cause,
-            status,
+            status: cut_status(status),
             result: None,
             granted_at: None,
             actor_id: None,

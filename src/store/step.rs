@@ -47,18 +47,3 @@ pub(crate) fn forget(task_nos: &[TaskNo]) {
         FORGET.execute(task_nos);
     }
 }
-
-/// The steps of tasks as an object each, name to result. A jsonb object holds 256 MB; what comes near that is NULL, and to be read
-/// in the view `taskq.steps`. Compressed sizes are looked at first: 700 kB cannot be more than 200 MB.
-pub(crate) static OBJECTS: Statement<&[TaskNo], (TaskNo, Option<JsonText>)> = Statement::new(
-    c"SELECT u.task_no, CASE WHEN z.size <= 200000000 THEN COALESCE(r.steps, '{}') END
-        FROM pg_catalog.unnest($1) AS u(task_no)
-       CROSS JOIN LATERAL (
-             SELECT CASE WHEN pg_catalog.sum(pg_catalog.pg_column_size(s.result)) > 700000
-                         THEN pg_catalog.sum(pg_catalog.octet_length(s.result::text))
-                         ELSE 0 END + COALESCE(pg_catalog.sum(pg_catalog.octet_length(s.name) + 20), 0) AS size
-               FROM taskq.step s WHERE s.task_no = u.task_no OFFSET 0) AS z
-        LEFT JOIN LATERAL (
-             SELECT pg_catalog.jsonb_object_agg(s.name, s.result) AS steps
-               FROM taskq.step s WHERE s.task_no = u.task_no AND z.size <= 200000000 OFFSET 0) AS r ON true",
-);

@@ -1,6 +1,7 @@
 //! Arguments that several verbs read alike.
 
 use crate::error::{Refusal, Result, required};
+use crate::input::check_length;
 
 /// The pairs of two arrays, which must be equally long.
 pub(super) fn pairs<A, B>(ids: Vec<A>, tokens: Vec<B>) -> Result<Vec<(A, B)>> {
@@ -16,5 +17,10 @@ pub(super) fn pairs<A, B>(ids: Vec<A>, tokens: Vec<B>) -> Result<Vec<(A, B)>> {
 
 /// The names of actions, none of which may be NULL.
 pub(super) fn check_actions(actions: Vec<Option<String>>) -> Result<Vec<String>> {
-    actions.into_iter().map(|action| required("actions", action)).collect()
+    let name = |action| {
+        let action: String = required("actions", action)?;
+        check_length("actions", &action)?;
+        Ok(action)
+    };
+    actions.into_iter().map(name).collect()
 }

@@ -6,12 +6,13 @@ use pgrx::prelude::*;
 use super::signal::signalled;
 use crate::clock;
 use crate::error::{Refusal, Result, required};
+use crate::input::check_value;
 use crate::locks::{self, LockStrength};
 use crate::pg::json::JsonText;
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, fold, settle};
 use crate::state::{Cause, Outcome};
-use crate::store::{numbers, task};
+use crate::store::{numbers, sizes, task};
 
 /// `taskq.complete_task(task_id, result, status) -> taskq.status_code`
 #[pg_extern(sql = "")]
@@ -25,6 +26,8 @@ fn taskq_complete_task(task_id: Option<&str>, result: Option<AnyElement>, status
 /// when its row is locked: a worker that is granted the task meanwhile keeps it.
 fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<String>) -> Result<Outcome> {
     let id = required("task_id", task_id)?;
+    let length = result.as_ref().map_or(0, |result| result.0.len());
+    check_value(|| "the result".to_owned(), length)?;
     let refuse =
         |state: &str, hint: &str| Err(Refusal::state(id, state, "cannot be completed by hand", hint));
     let in_progress = || {
@@ -51,6 +54,7 @@ fn complete(task_id: Option<&str>, result: Option<JsonText>, status: Option<Stri
             "Complete it once the tasks it waits for are settled; taskq.why names them.",
         );
     }
+    sizes::check("the result", length, &[number], |has| i64::from(has.body) + i64::from(has.metadata))?;
     signalled(&mut rows);
     let row = &rows[&number];
     let ending = Ending { result, ..Ending::of(row, Outcome::Completed, Cause::Operator, status) };

@@ -6,8 +6,8 @@ use pgrx::prelude::*;
 use super::args::pairs;
 use super::more_time::more_time;
 use crate::clock;
-use crate::error::{Refusal, Result, required};
-use crate::input::check_interval;
+use crate::error::{Result, required};
+use crate::input::{check_interval, check_name};
 use crate::pg::block;
 use crate::pg::clock::Time;
 use crate::pg::rows::Rows;
@@ -36,13 +36,10 @@ pub(super) fn extend(
     tokens: Option<Vec<Option<Uuid>>>,
     lease: Option<Interval>,
 ) -> Result<Vec<(Option<String>, bool, Option<Time>)>> {
-    let actor_id = required("actor_id", actor_id)?;
+    let actor_id = check_name("actor_id", actor_id)?;
     let pairs = pairs(required("task_ids", task_ids)?, required("tokens", tokens)?)?;
     let lease = required("lease", lease)?;
     check_interval("lease", Some(lease))?;
-    if actor_id.is_empty() {
-        return Err(Refusal::not_valid("actor_id", "an empty string", "Give the worker a name."));
-    }
     let held = valid(&pairs);
     let tokens: Vec<Token> = held.values().copied().collect();
     let now = clock::now();

@@ -6,6 +6,7 @@ use pgrx::prelude::*;
 
 use crate::clock;
 use crate::error::{Refusal, Result};
+use crate::input::cut_status;
 use crate::locks::{self, LockStrength, restartable};
 use crate::number::TaskNo;
 use crate::pg::statement::Statement;
@@ -32,7 +33,7 @@ fn taskq_release_tasks(
             (None, Some(actions)) => OF_ACTIONS.query((actors.clone(), actions)),
             (None, None) => OF_ACTORS.query(actors.clone()),
         };
-        release(&found, actors, status)
+        release(&found, actors, cut_status(status))
     })
 }
 

@@ -4,12 +4,13 @@ use pgrx::datum::{AnyElement, Uuid};
 use pgrx::prelude::*;
 
 use crate::error::{Refusal, Result, required};
+use crate::input::{check_value, cut_status};
 use crate::number::TaskNo;
 use crate::pg::json::JsonText;
 use crate::pg::statement::Statement;
 use crate::returns::tokens;
 use crate::rights::{self, Doing};
-use crate::store::{numbers, positions, progress};
+use crate::store::{numbers, positions, progress, sizes};
 use crate::token::{Nonce, Token};
 
 /// `taskq.report_status(task_id, token, status, progress, checkpoint) -> void`
@@ -52,7 +53,13 @@ fn report(
     if HELD.first((its.task_no, its.nonce)).is_none() {
         return Err(tokens::refusal(id, &token));
     }
-    progress::REPORT.execute((its.task_no, status, progress, checkpoint));
+    let checkpoint_length = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.0.len());
+    check_value(|| "the checkpoint".to_owned(), checkpoint_length)?;
+    sizes::check("the checkpoint", checkpoint_length, &[its.task_no], |has| {
+        i64::from(has.body) + i64::from(has.metadata)
+    })?;
+    let status = cut_status(status.map(str::to_owned));
+    progress::REPORT.execute((its.task_no, status.as_deref(), progress, checkpoint));
     Ok(())
 }
 

@@ -107,6 +107,7 @@ impl Columns for Row {
                 Arg::new(None::<JsonText>),
                 Arg::new(None::<Json>),
                 Arg::new(None::<JsonText>),
+                Arg::new(None::<bool>),
                 Arg::new(sqlstate),
             ],
         }

@@ -6,8 +6,8 @@ use pgrx::prelude::*;
 use super::extend::extend;
 use super::report::performance;
 use crate::clock;
-use crate::error::{Result, required};
-use crate::input::{check_interval, check_name};
+use crate::error::{Result, required, shortened};
+use crate::input::{check_interval, check_name, check_value};
 use crate::number::TaskNo;
 use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, record};
@@ -62,6 +62,10 @@ fn save(
     let token = required("token", token)?;
     let name = check_name("step", step)?;
     check_interval("lease", lease)?;
+    check_value(
+        || format!("the result of step \"{}\"", shortened(name)),
+        result.as_ref().map_or(0, |r| r.0.len()),
+    )?;
     let its = performance(id, &token)?;
     let Some(held) = HELD.first((its.task_no, its.nonce)) else {
         return Err(tokens::refusal(id, &token));

@@ -15,7 +15,7 @@ use pgrx::prelude::*;
 
 use crate::clock;
 use crate::error::{Refusal, Result, required};
-use crate::input::check_interval;
+use crate::input::{check_interval, check_sizes};
 use crate::locks::{self, LockStrength, restartable};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
@@ -27,7 +27,7 @@ use crate::settle::{Ending, fold, riders, settle};
 use crate::state::{Cause, Outcome};
 use crate::store::live::{self, Live, Place};
 use crate::store::run::changes;
-use crate::store::{blocked, numbers, parked, ready, task};
+use crate::store::{blocked, numbers, parked, ready, sizes, task};
 use crate::verbs::filter::{Filter, on_tasks};
 use crate::wake;
 use crate::words::word;
@@ -66,13 +66,15 @@ fn taskq_update_tasks(
             None if filter.looks_at_tasks() => None,
             ids => Some(given(required("task_ids", ids)?)?),
         };
+        let metadata = check_metadata(metadata.and_then(JsonText::from_argument))?;
+        check_sizes(None, None, body.as_deref(), metadata.as_ref())?;
         let change = Change {
             priority,
             not_before: time(not_before, delay)?,
             max_tries: check_max_tries(max_tries)?,
             lease: check_interval("lease", lease)?,
             body,
-            metadata: check_metadata(metadata.and_then(JsonText::from_argument))?,
+            metadata,
         };
         match ids {
             Some(ids) => {
@@ -156,7 +158,7 @@ fn update(ids: &[&str], filter: &Filter, skip: bool, change: &Change, now: Time)
         }
     }
     rows.retain(|_, row| !row.in_progress());
-    Ok(change_all(&in_order(&ids, &found, &rows), change, now))
+    change_all(&in_order(&ids, &found, &rows), change, now)
 }
 
 /// Tasks that are not settled and for which no token is valid, in the order of their numbers.
@@ -184,7 +186,7 @@ fn update_matching(filter: Filter, change: &Change) -> Result<i64> {
         let mut rows = fold::locked(|| Ok(locks::lock(&task_nos, LockStrength::Update)), |rows| rows)?;
         rows.retain(|_, row| !row.in_progress());
         let rows: Vec<&Live> = task_nos.iter().filter_map(|task_no| rows.get(task_no)).collect();
-        Ok(change_all(&rows, change, clock::now()))
+        change_all(&rows, change, clock::now())
     })
 }
 
@@ -211,12 +213,13 @@ fn meeting(filter: &Filter, found: &mut HashMap<String, TaskNo>) {
     }
 }
 
-fn change_all(rows: &[&Live], change: &Change, now: Time) -> i64 {
+fn change_all(rows: &[&Live], change: &Change, now: Time) -> Result<i64> {
     if !change.is_empty() && !rows.is_empty() {
+        change.check_lengths(rows)?;
         assign_transaction_id();
         apply(rows, change, now);
     }
-    rows.len() as i64
+    Ok(rows.len() as i64)
 }
 
 fn refuse_missing(ids: &[&str], found: &HashMap<String, TaskNo>) -> Result<()> {
@@ -360,6 +363,17 @@ fn keep_place(task_nos: &[TaskNo], change: &Change) {
 }
 
 impl Change {
+    /// Refuses a body or metadata that are too large beside the checkpoint of one of the tasks and what stays of the two.
+    fn check_lengths(&self, rows: &[&Live]) -> Result<()> {
+        let body = self.body.as_ref().map(String::len);
+        let metadata = self.metadata.as_ref().map(|json| json.0.len());
+        let task_nos: Vec<TaskNo> = rows.iter().map(|row| row.task_no).collect();
+        sizes::check("the body", body.unwrap_or(0) + metadata.unwrap_or(0), &task_nos, |has| {
+            let stays = |new: Option<usize>, old: i32| if new.is_none() { i64::from(old) } else { 0 };
+            i64::from(has.checkpoint) + stays(body, has.body) + stays(metadata, has.metadata)
+        })
+    }
+
     fn is_empty(&self) -> bool {
         let Change { priority, not_before, max_tries, lease, body, metadata } = self;
         priority.is_none()

@@ -8,6 +8,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 
 use super::read::read;
 use crate::error::Result;
+use crate::input::checks::name_problem;
 use crate::input::keys::DEPENDENCY;
 use crate::input::{Element, Reference};
 use crate::state::Condition;
@@ -74,10 +75,14 @@ pub(super) struct RawDependency {
 pub(in crate::input) fn parse_dependency(n: usize, json: &str) -> Result<DependencySpec> {
     let raw: RawDependency = read(Element::Dependency, n, json)?;
     let end = |key: &str, id: Option<String>| {
-        id.filter(|id| !id.is_empty()).ok_or_else(|| {
+        let id = id.filter(|id| !id.is_empty()).ok_or_else(|| {
             let problem = DEPENDENCY.misses(format!("key \"{key}\" is missing or empty"));
             Element::Dependency.malformed(n, None, &problem)
-        })
+        })?;
+        match name_problem(key, &id) {
+            Some(problem) => Err(Element::Dependency.malformed(n, None, &problem)),
+            None => Ok(id),
+        }
     };
     Ok(DependencySpec {
         after: end("after", raw.after)?,

@@ -115,6 +115,19 @@ impl<P: Params, R: FromRow> Statement<P, R> {
         Looked { xmin: session::with_epoch(done.xmin), pages: done.pages }
     }
 
+    /// Runs the statement and hands on its rows one by one, until one is answered with false: those behind it are not read.
+    pub(crate) fn each_while(&'static self, given: impl Given<P>, mut each: impl FnMut(R) -> bool) {
+        let mut goes_on = true;
+        self.prepared.run(given.values().as_ref(), |header| {
+            R::check(header, 1);
+            move |row| {
+                if goes_on {
+                    goes_on = each(R::read(Checked(row), 1));
+                }
+            }
+        });
+    }
+
     fn run<T>(&'static self, given: impl Given<P>, mut map: impl FnMut(R) -> T) -> Done<T> {
         self.prepared.run(given.values().as_ref(), |header| {
             R::check(header, 1);

@@ -18,7 +18,7 @@ use crate::claim::{Grant, Request};
 use crate::clock;
 use crate::error::{Refusal, Result, required};
 use crate::flow::actions;
-use crate::input::check_interval;
+use crate::input::{check_interval, check_name};
 use crate::pg::block;
 use crate::pg::rows::Rows;
 use crate::pg::session;
@@ -60,16 +60,13 @@ pub(super) fn request(
     lease: Option<Interval>,
 ) -> Result<Request> {
     let request = Request {
-        actor_id: required("actor_id", actor_id)?,
+        actor_id: check_name("actor_id", actor_id.as_deref())?.to_owned(),
         max_tasks: check_max_tasks(required("max_tasks", max_tasks)?)?,
         actions: check_actions(required("actions", actions)?)?,
         lease,
         taking: Taking::All,
         trial: false,
     };
-    if request.actor_id.is_empty() {
-        return Err(Refusal::not_valid("actor_id", "an empty string", "Give the worker a name."));
-    }
     check_interval("lease", lease)?;
     rights::check_actions(Doing::Work, request.actions.iter().map(String::as_str))?;
     Ok(request)
@@ -93,7 +90,7 @@ fn own_tasks(request: &Request, wait: Option<Interval>) -> Result<Vec<Grant>> {
         None => None,
     };
     let found = match &mut waiter {
-        Some(waiter) => wait::wait(request, waiter),
+        Some(waiter) => wait::wait(request, waiter)?,
         None => {
             let mut found = Look::of(request);
             look(request, &mut found, None, None);

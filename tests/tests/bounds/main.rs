@@ -3,6 +3,8 @@
 //! sessions of the cluster their work. And no refusal repeats more of what it was given than a line.
 
 mod chains;
+mod large;
+mod largest;
 mod memory;
 mod messages;
 mod numbers;
