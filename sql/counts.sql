@@ -10,9 +10,8 @@ CREATE FUNCTION taskq._held_back()
     SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on
     BEGIN ATOMIC
         SELECT t.task_no
-          FROM taskq.workgroup AS w
+          FROM (SELECT DISTINCT w.name FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()) AS w
          CROSS JOIN LATERAL (SELECT t.task_no FROM taskq.task AS t WHERE t.workgroup = w.name OFFSET 0) AS t
-         WHERE w.not_before > taskq.clock()
          LIMIT 20001;
     END;
 COMMENT ON FUNCTION taskq._held_back IS 'internal: the tasks of workgroups that are held back, 20,001 at most';
@@ -45,7 +44,7 @@ CREATE FUNCTION taskq._live(in_run boolean = true, in_scheduled boolean = true, 
                   FROM taskq.run AS r WHERE in_run GROUP BY 1, 2
                 UNION ALL
                 SELECT d.action_no,
-                       CASE WHEN d.due > (SELECT taskq.clock()) THEN 2
+                       CASE WHEN d.timer OR d.due > (SELECT taskq.clock()) THEN 2
                             WHEN CASE WHEN (SELECT f.few FROM few AS f) THEN d.task_no IN (SELECT h.task_no FROM held AS h)
                                       ELSE EXISTS (SELECT FROM (SELECT t.workgroup FROM taskq.task AS t
                                                                  WHERE t.task_no = d.task_no OFFSET 0) AS t

@@ -35,7 +35,7 @@ CREATE FUNCTION taskq._rights(part text)
                                       '_task_channels', '_num_settled'))
                 -- Looking.
                 OR (part IN ('producer', 'worker', 'operator', 'monitor')
-                    AND p.proname IN ('_body_json', '_same', '_many', '_about', '_pages', '_counted_pages', '_percentiles', '_ended', '_pace', '_age', '_short', '_roughly', '_status_code', '_cause', 'count_tasks', 'why', 'graph', 'ancestors', 'descendants',
+                    AND p.proname IN ('_body_json', '_same', '_many', '_about', '_pages', '_counted_pages', '_percentiles', '_ended', '_pace', '_age', '_short', '_roughly', '_status_code', '_cause', '_origin', 'count_tasks', 'why', 'graph', 'ancestors', 'descendants',
                                       'critical_path', 'dependency_results'))
                 OR (part IN ('operator', 'monitor') AND p.proname IN ('check', 'metrics', 'metrics_rows', 'health', 'page'))
                 -- Administering.
@@ -73,18 +73,6 @@ COMMENT ON FUNCTION taskq._is_narrowed_producer IS
 CREATE FUNCTION taskq._is_narrowed_worker() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
 COMMENT ON FUNCTION taskq._is_narrowed_worker IS
     'internal: a role that may call it has the part of a worker for some actions';
-
--- The actions of narrowed parts. The names of roles are dumped, as with rights; what stands here without the right on
--- the marker means nothing.
-CREATE TABLE taskq.part_action (
-    part text COLLATE "C" NOT NULL,
-    role regrole NOT NULL,
-    action text COLLATE "C" NOT NULL,
-    CONSTRAINT part_action_pkey PRIMARY KEY (part, role, action),
-    CONSTRAINT part_action_part_check CHECK (part IN ('inserter', 'producer', 'worker'))
-);
-COMMENT ON TABLE taskq.part_action IS 'to which actions the parts of roles are narrowed';
-SELECT pg_catalog.pg_extension_config_dump('taskq.part_action', '');
 
 CREATE FUNCTION taskq._has_part(part text, role regrole)
     RETURNS boolean
@@ -147,6 +135,10 @@ BEGIN
             USING ERRCODE = '22023', DETAIL = 'It is empty, or has an empty name in it.',
                   HINT = 'Name the actions, or leave the argument out for all of them.';
     END IF;
+    IF EXISTS (SELECT FROM unnest(actions) AS u(action) WHERE octet_length(u.action) > 1000) THEN
+        RAISE EXCEPTION 'argument "actions" is not valid'
+            USING ERRCODE = '22023', DETAIL = 'A name in it has more than 1,000 bytes.', HINT = 'Give names of 1 to 1,000 bytes.';
+    END IF;
     -- One of the two, and the other one not: what is given last holds.
     PERFORM taskq._grant(CASE WHEN actions IS NULL THEN part ELSE narrowed END, role, true);
     IF taskq._has_part(CASE WHEN actions IS NULL THEN narrowed ELSE part END, role) THEN
@@ -169,7 +161,9 @@ AS $$
 BEGIN
     IF part IN ('inserter', 'producer', 'worker') THEN
         PERFORM taskq._grant('narrowed_' || part, role, false);
-        DELETE FROM taskq.part_action AS x WHERE x.part = part AND x.role = role;
+        DELETE FROM taskq.part_action AS x
+         WHERE (x.part = part AND x.role = role)
+            OR NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS o WHERE o.oid = x.role::oid);
     END IF;
     PERFORM taskq._grant(part, role, false);
 END

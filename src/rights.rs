@@ -12,9 +12,9 @@
 //! **What follows by itself is not checked.** Dependents are signalled, deadlines and schedules taken care of, whatever
 //! their actions are: only what the caller names, asks for by a filter or inserts is checked.
 
-use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::{InvalidOid, Oid};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
 
 use crate::error::{Refusal, Result, or_throw};
@@ -81,8 +81,9 @@ const NARROWED: u32 = 5;
 static KNOWN: Memory<Remembered<Role, Parts>> = Memory::of(Belief::Parts);
 
 /// The call under way.
-#[derive(Default)]
 struct Call {
+    /// Who has made it; [`InvalidOid`]: none is under way.
+    role: Cell<Role>,
     /// What it may do.
     access: RefCell<Rc<Access>>,
     /// Whether what is done now was not asked for by the caller.
@@ -90,14 +91,16 @@ struct Call {
 }
 
 thread_local! {
-    static CALL: Call = Call::default();
+    static CALL: Call =
+        Call { role: Cell::new(InvalidOid), access: RefCell::default(), is_suspended: Cell::new(false) };
 }
 
 /// Does what the caller asks for, with the owner's rights and within the caller's.
 pub(crate) fn for_caller<R>(work: impl FnOnce() -> Result<R>) -> R {
     let _path = search_path::Call::begin();
     let owner = AsOwner::begin();
-    let _before = Before(CALL.with(|call| call.access.replace(Rc::new(access(owner.caller())))));
+    let access = Rc::new(access(owner.caller()));
+    let _before = Before(CALL.with(|call| (call.role.replace(owner.caller()), call.access.replace(access))));
     or_throw(work())
 }
 
@@ -109,11 +112,14 @@ pub(crate) fn for_no_caller(work: impl FnOnce()) {
 }
 
 /// What another call around this one may do; put back at the end, whichever way it ends.
-struct Before(Rc<Access>);
+struct Before((Role, Rc<Access>));
 
 impl Drop for Before {
     fn drop(&mut self) {
-        CALL.with(|call| call.access.replace(self.0.clone()));
+        CALL.with(|call| {
+            call.role.set(self.0.0);
+            call.access.replace(self.0.1.clone())
+        });
     }
 }
 
@@ -127,6 +133,25 @@ pub(crate) fn without_rights<R>(work: impl FnOnce() -> R) -> R {
     }
     let _resume = Resume(CALL.with(|call| call.is_suspended.replace(true)));
     work()
+}
+
+static MAY_CALL: Statement<(Oid, &str), bool> = Statement::new(
+    c"SELECT pg_catalog.has_function_privilege($1, pg_catalog.to_regproc($2)::pg_catalog.oid, 'EXECUTE')",
+);
+
+/// Asks anew what the caller may do, for a call that has slept in `function`: parts may have been taken back or narrowed meanwhile.
+/// What was checked before the sleep is to be checked once more after this. The look is a statement, and so has received the messages of
+/// all that committed before.
+pub(crate) fn after_sleep(function: &'static str) -> Result<()> {
+    let role = CALL.with(|call| call.role.get());
+    keeping_no_locks(|| match MAY_CALL.first((role, function)) {
+        Some(true) => {
+            let access = Rc::new(access(role));
+            CALL.with(|call| call.access.replace(access));
+            Ok(())
+        }
+        _ => Err(Refusal::taken_back(function)),
+    })
 }
 
 static PARTS: Statement<Oid, i32> = Statement::new(
@@ -254,6 +279,17 @@ pub(crate) fn check_replacing() -> Result<()> {
     }
 }
 
+/// Refuses a seed, for a caller that may not delete each task that is in its group: a reset deletes what is beside the seeds.
+pub(crate) fn check_seeding(members: impl IntoIterator<Item = TaskNo>) -> Result<()> {
+    match is(|access| access.only_inserts) {
+        true => Err(Refusal::only_inserts(
+            "insert a seed",
+            "Leave out \"seed\", or ask the administrator of the queue for the part of a producer.",
+        )),
+        false => check_found(Doing::Change, members),
+    }
+}
+
 /// Whether the caller may have tasks of the queue wait for those that the call inserts.
 pub(crate) fn may_block() -> bool {
     !is(|access| access.only_inserts)
@@ -284,6 +320,27 @@ static OF_OTHERS: Statement<(&[TaskNo], &[&str]), String> = Statement::new(
        WHERE NOT a.name = ANY ($2)
        LIMIT 1",
 );
+
+/// Those of the tasks that are within the caller's part.
+pub(crate) fn only_own(doing: Doing, task_nos: Vec<TaskNo>) -> Vec<TaskNo> {
+    let Some(allowed) = allowed(doing) else { return task_nos };
+    let names: Vec<&str> = allowed.iter().map(String::as_str).collect();
+    let own: HashSet<TaskNo> = OF_THESE.query((task_nos.as_slice(), names)).into_iter().collect();
+    task_nos.into_iter().filter(|task_no| own.contains(task_no)).collect()
+}
+
+static OF_THESE: Statement<(&[TaskNo], &[&str]), TaskNo> = Statement::new(
+    c"SELECT u.task_no
+        FROM pg_catalog.unnest($1) AS u(task_no)
+       CROSS JOIN LATERAL (SELECT t.action_no FROM taskq.task t WHERE t.task_no = u.task_no OFFSET 0) AS t
+       CROSS JOIN LATERAL (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no OFFSET 0) AS a
+       WHERE a.name = ANY ($2)",
+);
+
+/// Refuses what concerns tasks of any action, also such as there are not yet, to a caller whose part is narrowed. `what` it may not do.
+pub(crate) fn check_shared(doing: Doing, what: &str, hint: &str) -> Result<()> {
+    allowed(doing).map_or(Ok(()), |_| Err(Refusal::concerns_all(what, hint)))
+}
 
 /// Refuses tasks of other actions than the caller's, which it has named by their ids. A number is that of one task for ever: what
 /// is locked afterwards is what was asked about.

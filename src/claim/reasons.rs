@@ -33,7 +33,8 @@ pub(super) fn still_paused(names: Vec<String>) -> Vec<String> {
 }
 
 static HELD_BACK: Statement<(&[&str], Time), (String, Time)> = Statement::new(
-    c"SELECT w.name, w.not_before FROM taskq.workgroup w WHERE w.name = ANY ($1) AND w.not_before > $2",
+    c"SELECT w.name, pg_catalog.max(w.not_before) FROM taskq.workgroup w
+       WHERE w.name = ANY ($1) AND w.not_before > $2 GROUP BY w.name",
 );
 
 /// Those of the workgroups that are held back, and until when.

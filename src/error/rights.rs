@@ -44,6 +44,26 @@ impl Refusal {
         )
     }
 
+    /// `42501`: what the call does would concern tasks of any action, and the role's part is narrowed.
+    pub(crate) fn concerns_all(what: &str, hint: &str) -> Self {
+        Refusal::new(
+            "42501",
+            format!("permission denied to {what}"),
+            "Tasks of any action may have this name, and the role's part is narrowed to some.".to_owned(),
+            hint,
+        )
+    }
+
+    /// `42501`: the right to call the function was taken back while the call slept.
+    pub(crate) fn taken_back(function: &str) -> Self {
+        Refusal::new(
+            "42501",
+            format!("permission denied for function {function}"),
+            "The right was taken back while the call waited.".to_owned(),
+            "Ask the administrator of the queue for the part again, or end the session.",
+        )
+    }
+
     /// `42501`: the role may insert tasks, and not do this with those there are.
     pub(crate) fn only_inserts(what: &str, hint: &str) -> Self {
         Refusal::new(

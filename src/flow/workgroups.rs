@@ -24,8 +24,8 @@ pub(crate) struct Delayed<'a> {
 }
 
 /// Holds back the workgroups of tasks that are being returned, at least until the delays are over: of several
-/// workers that were refused by the service, the one whose delay ends last decides. The rows are changed in
-/// the order of names, so that two calls wait for each other in one direction only.
+/// workers that were refused by the service, the one whose delay ends last decides. The call waits for
+/// no other.
 pub(crate) fn delay_of(delayed: &[Delayed], now: Time) -> Result<()> {
     if delayed.is_empty() {
         return Ok(());

@@ -24,7 +24,7 @@ pub(crate) use options::{OnConflict, Options, parse_if_missing};
 pub(crate) use stored::has_begun;
 pub(crate) use waits::{Standing, Waits};
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::clock;
 use crate::error::Result;
@@ -32,7 +32,7 @@ use crate::input::{TaskSpec, Unique};
 use crate::locks::{self, LockStrength, restartable};
 use crate::number::TaskNo;
 use crate::rights::{self, Doing};
-use crate::store::live;
+use crate::store::{live, task};
 use new::{Fate, Inserted};
 
 /// Inserts the tasks and returns the ids of those inserted, in the order given.
@@ -55,6 +55,11 @@ fn insert_all(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
             .map(|other| other.id.as_str())
             .chain(replaced.filter_map(|spec| spec.id.as_deref())),
     )?;
+    let groups: BTreeSet<&str> =
+        specs.iter().filter(|spec| spec.seed).filter_map(|spec| spec.group.as_deref()).collect();
+    if specs.iter().any(|spec| spec.seed) {
+        rights::check_seeding(groups.into_iter().flat_map(task::of_group))?;
+    }
     if options.on_conflict == OnConflict::Replace {
         // Whether those with a unique key are replaced at all is not known yet.
         let plain = specs.iter().filter(|spec| spec.unique.is_none());

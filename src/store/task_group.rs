@@ -1,5 +1,6 @@
 //! The table `task_group`: groups that were paused, or for which something is set.
 
+use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::pg::table::{Index, Key, Look, table};
 
@@ -8,6 +9,7 @@ table!(c"task_group":
     PAUSED: bool,
     MAX_CONCURRENCY: Option<i32>,
     WEIGHT: Option<i32>,
+    STOPPED_AT: Option<Time>,
 );
 
 static BY_ID: Index = Index::new(&TABLE, c"task_group_pkey");
@@ -28,19 +30,6 @@ pub(crate) static SET_PAUSED: Statement<(&str, bool)> = Statement::new(
 pub(crate) static REMOVE: Statement<&str> =
     Statement::new(c"DELETE FROM taskq.task_group g WHERE g.group_id = $1");
 
-static REMOVE_UNLESS_SET: Statement<&str> = Statement::new(
-    c"DELETE FROM taskq.task_group g
-       WHERE g.group_id = $1 AND g.max_concurrency IS NULL AND g.weight IS NULL",
-);
-static RESUME: Statement<&str> =
-    Statement::new(c"UPDATE taskq.task_group g SET paused = false WHERE g.group_id = $1 AND g.paused");
-
-/// The pause goes, and what was set for the group stays: that is for operators.
-pub(crate) fn remove_pause(group: &str) {
-    REMOVE_UNLESS_SET.execute(group);
-    RESUME.execute(group);
-}
-
 /// The row is changed first, so that a transaction that sets the same group comes after this call.
 pub(crate) static SET: Statement<(&str, i32, i32, &[&str])> = Statement::new(
     c"INSERT INTO taskq.task_group AS g (group_id, max_concurrency, weight) VALUES ($1, $2, $3)
@@ -48,4 +37,11 @@ pub(crate) static SET: Statement<(&str, i32, i32, &[&str])> = Statement::new(
          SET max_concurrency = COALESCE($2, CASE WHEN 'max_concurrency' = ANY ($4) THEN NULL
                                                  ELSE g.max_concurrency END),
              weight = COALESCE($3, CASE WHEN 'weight' = ANY ($4) THEN NULL ELSE g.weight END)",
+);
+
+/// Notes since when none of the tasks of the group is granted, or that it is not so; of a row that is this transaction's, after each
+/// change that may make it so or end it.
+pub(crate) static NOTE_STOP: Statement<(&str, Time)> = Statement::new(
+    c"UPDATE taskq.task_group g SET stopped_at = CASE WHEN g.stopped_at IS NULL THEN $2 END
+       WHERE g.group_id = $1 AND (g.stopped_at IS NULL) = (g.paused OR g.max_concurrency IS NOT DISTINCT FROM 0)",
 );

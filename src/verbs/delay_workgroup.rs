@@ -30,7 +30,7 @@ fn taskq_delay_workgroup(
 }
 
 static BEFORE: Statement<&str, Time> =
-    Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1");
+    Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1 AND NOT w.returned");
 /// Tasks held back because of the workgroup until later than that, also by the claims that were waited for: this statement sees
 /// what they have done. Locked by number, as by other calls that wait for several: see `locks::order`.
 static SET_ASIDE: Statement<(&str, Time), TaskNo> = Statement::new(
@@ -43,11 +43,12 @@ static SET_ASIDE: Statement<(&str, Time), TaskNo> = Statement::new(
 /// Holds a workgroup back until a time, which may be earlier than the one before: tasks that were held
 /// back until then are brought forward.
 fn set(name: &str, until: Time) {
-    if workgroup::ADD.execute((name, until)) > 0 {
-        return;
-    }
-    // As the transaction that had the row before has left it: it is locked, and this statement is a new one.
-    let forward = BEFORE.first(name).is_some_and(|before| before > until);
+    let is_new = workgroup::ADD.execute((name, until)) > 0;
+    // As the transaction that had the row before has left it: it is locked, and these statements are new ones. What returns leave later
+    // comes after this call.
+    let before = if is_new { None } else { BEFORE.first(name) };
+    let forward =
+        before.into_iter().chain(workgroup::REMOVE_RETURNED.query(name)).any(|before| before > until);
     if forward {
         turnstile::close(turnstile::Reason::Workgroup(name));
     }

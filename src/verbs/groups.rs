@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use pgrx::prelude::*;
 
 use crate::clock;
-use crate::error::{Refusal, Result, required};
+use crate::error::{Refusal, Result};
+use crate::input::check_name;
 use crate::insert::{acyclic, cycle_refusal, lock_for_change, stored_arcs};
 use crate::locks::{self, LockStrength, guard, restartable, turnstile};
 use crate::number::TaskNo;
@@ -25,13 +26,13 @@ use crate::store::{aside, attempts, numbers, parked, progress, ready, ready_now,
 /// `taskq.pause_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_pause_group(group_id: Option<&str>) -> i64 {
-    rights::for_caller(|| known(group_id).and_then(pause))
+    rights::for_caller(|| check_pausing().and_then(|()| pause(known(group_id)?)))
 }
 
 /// `taskq.resume_group(group_id) -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_resume_group(group_id: Option<&str>) -> i64 {
-    rights::for_caller(|| known(group_id).and_then(resume))
+    rights::for_caller(|| check_pausing().and_then(|()| resume(known(group_id)?)))
 }
 
 /// `taskq.cancel_group(group_id) -> bigint`
@@ -45,8 +46,10 @@ fn taskq_cancel_group(group_id: Option<&str>) -> i64 {
 fn taskq_delete_group(group_id: Option<&str>) -> i64 {
     rights::for_caller(|| {
         let group = known(group_id)?;
-        // Before the rows of tasks: the order of calls that set the group.
-        LOCK_GROUP.execute(group);
+        // Before the rows of tasks: the order of calls that set the group. A caller whose part is narrowed leaves what is set.
+        if !rights::is_narrowed(Doing::Change) {
+            LOCK_GROUP.execute(group);
+        }
         restartable(|| delete(group))
     })
 }
@@ -56,7 +59,7 @@ fn taskq_delete_group(group_id: Option<&str>) -> i64 {
 fn taskq_retry_group(group_id: Option<&str>) -> i64 {
     rights::for_caller(|| {
         let group = known(group_id)?;
-        restartable(|| start_over(&members_of_caller(group)?, Again::RetryAll, clock::now()))
+        restartable(|| start_over(&members(group), Again::RetryAll, clock::now()))
     })
 }
 
@@ -71,48 +74,39 @@ static KNOWN: Statement<&str, bool> = Statement::new(
           OR EXISTS (SELECT FROM taskq.task_group g WHERE g.group_id = $1)",
 );
 
-/// A group that has tasks, or that was paused or set. A caller whose part is narrowed is refused here if it has tasks of
-/// others, before any lock is waited for. More may come in until the call has what it changes: each verb asks again
-/// about what it has got then.
+/// A group that has tasks, or that was paused or set.
 fn known(group_id: Option<&str>) -> Result<&str> {
-    let group = required("group_id", group_id)?;
+    let group = check_name("group_id", group_id)?;
     match KNOWN.first(group) {
-        Some(true) => {
-            check_members(group)?;
-            Ok(group)
-        }
+        Some(true) => Ok(group),
         _ => Err(Refusal::no_such("group", group)),
     }
 }
 
-/// Refuses a group with tasks of others, for a caller whose part is narrowed. They are not looked up for other callers.
-fn check_members(group: &str) -> Result<()> {
-    rights::check_found(Doing::Change, std::iter::once_with(|| members(group)).flatten())
+/// Refuses a caller whose part is narrowed: whether a group goes on concerns all that is in it, and comes into it.
+fn check_pausing() -> Result<()> {
+    rights::check_shared(
+        Doing::Change,
+        "pause or resume groups",
+        "Ask an operator, or hold back your own tasks: taskq.update_tasks() gives them another time.",
+    )
 }
 
-/// The tasks of a group, of which the caller may change each. The verb goes by these numbers and does not ask again which there
-/// are.
-fn members_of_caller(group: &str) -> Result<Vec<TaskNo>> {
-    let task_nos = members(group);
-    rights::check_found(Doing::Change, task_nos.iter().copied())?;
-    Ok(task_nos)
-}
-
-/// The tasks of a group, in the order of their numbers.
+/// The tasks of a group that the caller may change, in the order of their numbers. The action of a task does not change.
 fn members(group: &str) -> Vec<TaskNo> {
-    task::of_group(group)
+    rights::only_own(Doing::Change, task::of_group(group))
 }
 
 fn set_paused(group: &str, paused: bool) -> bool {
-    task_group::SET_PAUSED.execute((group, paused)) > 0
+    let changed = task_group::SET_PAUSED.execute((group, paused)) > 0;
+    if changed {
+        task_group::NOTE_STOP.execute((group, clock::now()));
+    }
+    changed
 }
 
-/// Counts before it asks about those that have come in while the row of the group was waited for: each that is counted, and is
-/// still there, is asked about. A refusal undoes the rest.
 fn pause(group: &str) -> Result<i64> {
-    let pending = if set_paused(group, true) { pending(group) } else { 0 };
-    check_members(group)?;
-    Ok(pending)
+    Ok(if set_paused(group, true) { pending(group) } else { 0 })
 }
 
 static PENDING: Statement<&str, i64> = Statement::new(
@@ -132,7 +126,7 @@ static PAUSED: Statement<&str, bool> =
     Statement::new(c"SELECT true FROM taskq.task_group g WHERE g.group_id = $1 AND g.paused FOR UPDATE");
 
 /// What was parked under the group comes back to the end of its priority, in its old order. Nothing is added once the row of the
-/// group is locked: claims share the row to park. The tasks are asked about last, as by [`pause`].
+/// group is locked: claims share the row to park.
 fn resume(group: &str) -> Result<i64> {
     session::refuse_if_read_only();
     if IS_PAUSED.first(group).is_none() {
@@ -149,20 +143,18 @@ fn resume(group: &str) -> Result<i64> {
     ready::make_ready(&parked::release(&reason));
     // Calls that sleep now may have passed over those that no claim has moved.
     ready_now::wake_all_of_group(group);
-    let pending = pending(group);
-    check_members(group)?;
-    Ok(pending)
+    Ok(pending(group))
 }
 
 fn cancel_members(group: &str) -> Result<i64> {
-    let task_nos = members_of_caller(group)?;
+    let task_nos = members(group);
     Ok(cancel_locked(&fold::locked(|| Ok(lock_for_change(&task_nos)), |rows| rows)?, None))
 }
 
 static LOCK_GROUP: Statement<&str> =
     Statement::new(c"SELECT FROM taskq.task_group g WHERE g.group_id = $1 FOR UPDATE");
 
-/// All tasks of the group, the live rows and the ends of the others locked for a change, and the live rows. So none of
+/// All tasks of the group that the caller may change, the live rows and the ends of the others locked for a change, and the live rows. So none of
 /// them is brought back to life, replaced or depended upon before this transaction ends; a transaction that has just
 /// done that is waited for, and the group is read again.
 ///
@@ -183,7 +175,6 @@ fn hold(group: &str) -> (Vec<TaskNo>, HashMap<TaskNo, Live>) {
 
 fn delete(group: &str) -> Result<i64> {
     let (task_nos, rows) = fold::locked(|| Ok(hold(group)), |(_, rows)| rows)?;
-    rights::check_found(Doing::Change, task_nos.iter().copied())?;
     if let Some(row) = rows.values().find(|row| row.in_progress()) {
         let ids = numbers::ids(&[row.task_no]);
         return Err(locks::held(
@@ -193,9 +184,7 @@ fn delete(group: &str) -> Result<i64> {
         ));
     }
     let deleted = delete_locked(task_nos, rows, clock::now());
-    if rights::is_narrowed(Doing::Change) {
-        task_group::remove_pause(group);
-    } else {
+    if !rights::is_narrowed(Doing::Change) {
         task_group::REMOVE.execute(group);
     }
     Ok(deleted)
@@ -230,11 +219,12 @@ fn dependencies_of(task_nos: &[TaskNo]) -> HashMap<TaskNo, i32> {
 fn reset(group: &str, now: Time) -> Result<i64> {
     guard();
     let (all, _) = hold(group);
-    rights::check_found(Doing::Change, all.iter().copied())?;
-    // Of those that are held: a seed inserted since is not locked, and may be ready, held or settled by now.
+    // Of those that are held: a seed inserted since is not locked, and may be ready, held or settled by now. That others have seeds in the
+    // group is as good a reason for the caller's tasks to go, and is not changed by anything that they do.
     let mut seeds: Vec<TaskNo> = SEEDS.query(all.as_slice());
     seeds.sort_unstable();
-    let stay: Vec<TaskNo> = if seeds.is_empty() { all.clone() } else { seeds };
+    let others_have = rights::is_narrowed(Doing::Change) && !SEEDS.query(task::of_group(group)).is_empty();
+    let stay: Vec<TaskNo> = if seeds.is_empty() && !others_have { all.clone() } else { seeds };
     let staying: HashSet<TaskNo> = stay.iter().copied().collect();
     let go: Vec<TaskNo> = all.iter().copied().filter(|n| !staying.contains(n)).collect();
 

@@ -1,18 +1,21 @@
 //! `return_task` and `return_tasks`: what SQL passes. The work is in [`crate::returns`].
 
+use std::time::Duration;
+
 use pgrx::datum::{AnyElement, Interval, Uuid};
 use pgrx::prelude::*;
 
 use super::args::pairs;
 use crate::clock;
-use crate::error::{NO_SUCH_TASK, Refusal, Result, required};
+use crate::error::{NO_SUCH_TASK, Refusal, Result, TOO_LARGE, required};
 use crate::flow::workgroups::{self, Delayed};
 use crate::input::{self, ReturnSpec, check_interval};
+use crate::pg::clock::length;
 use crate::pg::json::JsonText;
 use crate::pg::rows::Rows;
 use crate::pg::throw::notice;
 use crate::returns::{Entry, Given, Return, Said, return_all, tokens};
-use crate::rights;
+use crate::rights::{self, Doing};
 use crate::token::Token;
 use crate::verbs::insert::json;
 
@@ -38,9 +41,10 @@ fn taskq_return_task(
     rights::for_caller(|| {
         let task_id = required("task_id", task_id)?;
         let token = required("token", token)?;
-        check_interval("delay_workgroup", delay_workgroup)?;
+        check_delay(delay_workgroup)?;
         let code = required("status_code", status_code)?;
         let result = result.and_then(JsonText::from_argument);
+        let length = result.as_ref().map_or(0, |result| result.0.len());
         let idle = Idle::of(code, result.is_some(), retry_after.is_some());
         let children = children.and_then(JsonText::from_argument);
         let depends_on = depends_on.and_then(JsonText::from_argument);
@@ -66,6 +70,7 @@ fn taskq_return_task(
                 Ok(code.to_owned())
             }
             Some(Given { code: Err(NO_SUCH_TASK), .. }) => Err(Refusal::no_such_task(&task_id)),
+            Some(Given { code: Err(TOO_LARGE), .. }) => Err(Refusal::result_too_large(&task_id, length)),
             _ => Err(tokens::refusal(&task_id, &token)),
         }
     })
@@ -96,7 +101,7 @@ fn taskq_return_tasks(
         let uncounted = !count_try.unwrap_or(true);
         let said = Said { status, result, retry_after, uncounted, ..Said::default() };
         let ending = Return::parse(code, said)?;
-        check_interval("delay_workgroup", delay_workgroup)?;
+        check_delay(delay_workgroup)?;
         let delays = pairs.iter().map(|(_, token)| (*token, delay_workgroup)).collect();
         let returns = pairs.into_iter().map(|(id, token)| (id, token, ending.clone())).collect();
         Returning { returns, delays, idle }.carry_out()
@@ -121,6 +126,7 @@ impl Returning {
     /// From a JSON array of returns.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let specs = input::parse_returns(text)?;
+        specs.iter().try_for_each(|spec| check_delay(spec.delay_workgroup))?;
         let delays = specs.iter().map(|spec| (spec.token, spec.delay_workgroup)).collect();
         let mut idle = Idle::default();
         let returns = specs
@@ -200,6 +206,21 @@ impl std::ops::BitOrAssign for Idle {
     fn bitor_assign(&mut self, other: Self) {
         self.result |= other.result;
         self.retry_after |= other.retry_after;
+    }
+}
+
+/// For how long a worker whose part is narrowed may hold back a workgroup, which may have tasks of others.
+const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Refuses a delay for the workgroup that is no delay, or too long for the caller.
+fn check_delay(delay: Option<Interval>) -> Result<()> {
+    match check_interval("delay_workgroup", delay)? {
+        Some(delay) if length(delay) > A_DAY => rights::check_shared(
+            Doing::Work,
+            "hold back a workgroup for more than a day",
+            "Give a day at most, or ask an operator for taskq.delay_workgroup().",
+        ),
+        _ => Ok(()),
     }
 }
 

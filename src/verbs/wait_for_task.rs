@@ -91,7 +91,10 @@ fn wait_for_task(task_id: Option<&str>, timeout: Option<Interval>) -> Result<Opt
                 "Commit first, then wait.",
             );
         }
-        if !waiter.sleep(next) {
+        let goes_on = waiter.sleep(next);
+        rights::after_sleep("taskq.wait_for_task")?;
+        subtransaction::keeping_no_locks(|| rights::check_tasks(Doing::Look, [number]))?;
+        if !goes_on {
             return Ok(None);
         }
     }

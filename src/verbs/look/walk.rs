@@ -109,8 +109,8 @@ static NODES: Statement<&[TaskNo], (TaskNo, String, String, String, i64, Option<
         LEFT JOIN LATERAL (SELECT r.* FROM taskq.run r WHERE r.task_no = u.task_no OFFSET 0) AS r ON true
         LEFT JOIN LATERAL (SELECT b.task_no, b.since, b.spare FROM taskq.blocked b WHERE b.task_no = u.task_no OFFSET 0) AS b ON true
         LEFT JOIN LATERAL (SELECT d.due FROM taskq.scheduled d WHERE d.task_no = u.task_no OFFSET 0) AS d ON true
-        LEFT JOIN LATERAL (SELECT w.not_before FROM taskq.workgroup w
-                            WHERE w.name = t.workgroup AND w.not_before > taskq.clock() OFFSET 0) AS w ON true",
+        LEFT JOIN LATERAL (SELECT pg_catalog.max(w.not_before) AS not_before FROM taskq.workgroup w
+                            WHERE w.name = t.workgroup AND w.not_before > taskq.clock()) AS w ON true",
 );
 
 /// What is to be shown of tasks.

@@ -14,12 +14,14 @@ use super::look::{self, Look, look, nothing_was_due};
 use crate::claim::may_run::{self, Taking};
 use crate::claim::{Grant, Moved, Request, claim, note_passed_over};
 use crate::clock;
+use crate::error::Result;
 use crate::flow::actions::{Action, next_grant};
 use crate::locks::tables;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::pg::subtransaction::{self, unless_others_were_faster};
+use crate::rights::{self, Doing};
 use crate::upkeep::{self, Due, Next};
 use crate::verbs::waiter::Waiter;
 use crate::wake;
@@ -36,7 +38,7 @@ fn rest(took: Duration, longest: Duration) -> Duration {
 const OUTRUN: Duration = Duration::from_millis(100);
 
 /// Looks until there is something to return or the time is up; once, if no task is asked for.
-pub(super) fn wait(request: &Request, waiter: &mut Waiter) -> Look {
+pub(super) fn wait(request: &Request, waiter: &mut Waiter) -> Result<Look> {
     let free = Request { taking: Taking::Free, ..request.clone() };
     loop {
         let began = clock::now();
@@ -56,15 +58,18 @@ pub(super) fn wait(request: &Request, waiter: &mut Waiter) -> Look {
                     }
                 });
             }
-            return found;
+            return Ok(found);
         }
-        if waiter.sleep(next) {
+        let goes_on = waiter.sleep(next);
+        rights::after_sleep("taskq.own_tasks")?;
+        rights::check_actions(Doing::Work, request.actions.iter().map(String::as_str))?;
+        if goes_on {
             continue;
         }
         if next.owed {
             look(request, &mut found, None, None);
         }
-        return found;
+        return Ok(found);
     }
 }
 

@@ -193,3 +193,30 @@ fn a_part_is_given_to_a_role_that_exists() {
         }
     }
 }
+
+/// A backslash in a plain string is one or two of them, as the setting has it, and the whole script is read before its first statement.
+#[test]
+fn no_setting_of_the_database_changes_what_is_made() {
+    let definitions = "SELECT pg_get_functiondef(p.oid) FROM pg_proc AS p WHERE p.pronamespace = 'taskq'::regnamespace AND p.prokind <> 'a'
+                       UNION ALL
+                       SELECT pg_get_viewdef(c.oid) FROM pg_class AS c WHERE c.relnamespace = 'taskq'::regnamespace AND c.relkind = 'v'
+                       ORDER BY 1";
+    let of = |settings: &[&str]| -> Vec<String> {
+        let db = Db::empty();
+        for setting in settings {
+            admin(&format!("ALTER DATABASE \"{}\" SET {setting}", db.name()));
+        }
+        let mut boss = db.connect();
+        boss.run("SET client_min_messages = error; CREATE EXTENSION taskq");
+        boss.run("SET standard_conforming_strings = on; SET quote_all_identifiers = off");
+        boss.all(definitions)
+    };
+    let plain = of(&[]);
+    assert!(plain.len() > 150, "{} definitions", plain.len());
+    let other =
+        of(&["standard_conforming_strings = off", "backslash_quote = off", "escape_string_warning = off"]);
+    for (plain, other) in plain.iter().zip(&other) {
+        assert_eq!(plain, other);
+    }
+    assert_eq!(plain.len(), other.len());
+}

@@ -10,6 +10,7 @@ mod install;
 mod narrowed;
 mod narrowed_groups;
 mod narrowed_signals;
+mod revoked;
 mod roles;
 mod search_path;
 mod settings;
