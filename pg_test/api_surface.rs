@@ -46,6 +46,7 @@ function _live(in_run boolean DEFAULT true, in_scheduled boolean DEFAULT true, i
 function _look_for_work(actions text[], keep_up boolean) -> TABLE(ready boolean, owed boolean, due timestamp with time zone, shared timestamp with time zone, rest bigint)
 function _many(value text) -> SETOF text
 function _num_settled(task_nos bigint[], task_ids text[]) -> integer
+function _origin(task_no bigint) -> bigint
 function _pace() -> TABLE(action_no integer, came double precision, ended double precision, ended_hour bigint, lost_hour bigint, waiting double precision[], running double precision[], worked bigint)
 function _pages(relation regclass) -> bigint
 function _parallel(blocks jsonb) -> jsonb
@@ -103,7 +104,7 @@ function maintain() -> bigint
 function map(action text, bodies jsonb) -> jsonb
 function metrics(kept boolean DEFAULT true) -> text
 function metrics_rows(kept boolean DEFAULT true) -> TABLE(name text, labels jsonb, value double precision)
-function own_tasks(actor_id text, max_tasks integer, actions text[], lease interval DEFAULT NULL::interval, wait interval DEFAULT NULL::interval, with_results boolean DEFAULT false, with_steps boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, steps jsonb)
+function own_tasks(actor_id text, max_tasks integer, actions text[], lease interval DEFAULT NULL::interval, wait interval DEFAULT NULL::interval, with_results boolean DEFAULT false, with_steps boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, steps jsonb, incomplete boolean)
 function page(graph_of text DEFAULT NULL::text, title text DEFAULT NULL::text, refresh interval DEFAULT NULL::interval) -> text
 function parallel(VARIADIC blocks jsonb[]) -> jsonb
 function pause_action(action text) -> boolean
@@ -120,8 +121,8 @@ function resume_group(group_id text) -> bigint
 function resume_schedule(name text) -> boolean
 function retry_group(group_id text) -> bigint
 function retry_tasks(task_ids text[] DEFAULT NULL::text[], actions text[] DEFAULT NULL::text[], groups text[] DEFAULT NULL::text[], status_like text DEFAULT NULL::text, causes text[] DEFAULT NULL::text[], settled_since timestamp with time zone DEFAULT NULL::timestamp with time zone, settled_until timestamp with time zone DEFAULT NULL::timestamp with time zone, max_tasks integer DEFAULT NULL::integer) -> bigint
-function return_and_own_tasks(actor_id text, returns jsonb, max_tasks integer, actions text[], lease interval DEFAULT NULL::interval, with_results boolean DEFAULT false, with_steps boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, steps jsonb, sqlstate text)
-function return_and_own_tasks(actor_id text, task_ids text[], tokens uuid[], max_tasks integer, actions text[], lease interval DEFAULT NULL::interval, with_results boolean DEFAULT false, with_steps boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, steps jsonb, sqlstate text)
+function return_and_own_tasks(actor_id text, returns jsonb, max_tasks integer, actions text[], lease interval DEFAULT NULL::interval, with_results boolean DEFAULT false, with_steps boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, steps jsonb, incomplete boolean, sqlstate text)
+function return_and_own_tasks(actor_id text, task_ids text[], tokens uuid[], max_tasks integer, actions text[], lease interval DEFAULT NULL::interval, with_results boolean DEFAULT false, with_steps boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, steps jsonb, incomplete boolean, sqlstate text)
 function return_task(task_id text, token uuid, status_code text DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, children jsonb DEFAULT NULL::jsonb, children_block boolean DEFAULT false, delay_children interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval, count_try boolean DEFAULT true, depends_on jsonb DEFAULT NULL::jsonb, wait_at_most interval DEFAULT NULL::interval) -> taskq.status_code
 function return_tasks(returns jsonb) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
 function return_tasks(task_ids text[], tokens uuid[], status_code text DEFAULT 'completed'::text, status text DEFAULT NULL::text, result jsonb DEFAULT NULL::jsonb, retry_after interval DEFAULT NULL::interval, delay_workgroup interval DEFAULT NULL::interval, count_try boolean DEFAULT true) -> TABLE(task_id text, status_code taskq.status_code, sqlstate text)
@@ -191,13 +192,13 @@ view _told_attempt(task_no, num_try, actor_id, started_at, ended_at, outcome, st
 view actions(action, paused, max_tries, lease, backoff, max_concurrency, slots_held, rate_limit, rate_period, retention, notify, on_timeout, max_timeouts, retention_aborted, fair, max_per_group, expires_in, max_run_time)
 view actors(actor_id, task_id, action, action_deadline, overdue, owned_at, num_tries, id)
 view attempts(task_id, num_try, actor_id, started_at, ended_at, outcome, status, id)
-view dead_ends(task_id, action, group_id, body, cause, status, result, num_tries, actor_id, inserted_at, settled_at, kept_until, attempts, id)
+view dead_ends(task_id, action, group_id, body, cause, status, result, num_tries, actor_id, inserted_at, settled_at, kept_until, attempts, id, root)
 view dependencies(after, run, condition, settled)
 view groups(group_id, paused, blocked, scheduled, ready, in_progress, completed, aborted, progress, first_inserted_at, last_settled_at, estimated_end, tasks, max_concurrency, weight, skipped)
 view schedules(name, cron, timezone, task, overlap, backfill, next_at, last_at, last_task_id, problem, max_backfill, paused)
 view stats(action, blocked, scheduled, ready, in_progress, completed, aborted, oldest_ready, settled_last_minute, waiting_p50, waiting_p99, running_p50, running_p99, skipped)
 view steps(task_id, position, step, num_try, result, saved_at, id)
-view tasks(id, action, state, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, lease, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, unique_key, retention_aborted, merged_into, body_json, cause, num_releases, expires_at, max_run_time, signal, num_required, task_id)
+view tasks(id, action, state, body, status_code, status, num_tries, max_tries, num_signals, total_dependencies, num_failures, actor_id, action_deadline, result, priority, lease, not_before, retention, spontaneous, post_result, group_id, workgroup, merge_key, seed, backoff, metadata, progress, inserted_at, owned_at, settled_at, unique_key, retention_aborted, merged_into, body_json, cause, num_releases, expires_at, max_run_time, signal, num_required, task_id, checkpoint)
 view top(action, ready, busy, blocked, later, oldest, in_out, wait, run)
 view unique_keys(action, key, task_id, state, held, held_until, id)
 view waits(task_id, action, group_id, since, until, waits_for, id)

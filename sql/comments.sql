@@ -57,6 +57,7 @@ BEGIN
                 ('attempts.outcome', 'in-progress, completed, aborted, pending, released, revoked, timeout or cancelled'),
                 ('attempts.started_at', 'when it was granted'),
                 ('dead_ends.attempts', 'its tries, oldest first'),
+                ('checkpoint', 'what a worker has saved for the next try'),
                 ('dead_ends.kept_until', 'the end of its retention; NULL: for ever'),
                 ('dependencies.after', 'the task that is waited for'),
                 ('dependencies.condition', 'how that has to end: completed, settled, aborted'),
@@ -95,6 +96,7 @@ BEGIN
                 ('tasks.metadata', 'as inserted'),
                 ('tasks.num_failures', 'dependencies that have aborted'),
                 ('tasks.num_releases', 'how often it was given back with count_try => false since it was inserted or last started over'),
+                ('dead_ends.root', 'the id of the task that it began with, perhaps its own'),
                 ('tasks.num_required', 'how many of its dependencies it needs; NULL: all'),
                 ('tasks.num_signals', 'dependencies that have settled'),
                 ('tasks.post_result', 'whether a NOTIFY tells its end'),
@@ -129,7 +131,7 @@ BEGIN
                 ('workgroups.held_back', 'whether it is held back now'),
                 ('workgroups.not_before', 'until when it is, or was, held back')) AS c(place, said)
             ON c.place IN (a.attname, v.relname || '.' || a.attname)
-         WHERE v.relnamespace = 'taskq'::regnamespace AND v.relkind = 'v' AND v.relname NOT LIKE '\_%'
+         WHERE v.relnamespace = 'taskq'::regnamespace AND v.relkind = 'v' AND pg_catalog.left(v.relname, 1) <> '_'
          -- That of the view itself, if there is one.
          ORDER BY v.relname, a.attname, pg_catalog.length(c.place) DESC
     LOOP

@@ -254,20 +254,35 @@ CREATE FUNCTION taskq.health()
                  GROUP BY r.action_no),
              -- What goes on by itself as long as there are calls.
              late AS MATERIALIZED (
-                SELECT x.what, x.number, x.since
-                  FROM (SELECT 'schedules' AS what, count(*) AS number, min(s.next_at) AS since
+                SELECT x.one, x.what, x.number, x.since
+                  FROM (SELECT 'a schedule' AS one, 'schedules' AS what, count(*) AS number, min(s.next_at) AS since
                           FROM (SELECT s.next_at FROM taskq.schedule AS s, now AS n
-                                 WHERE s.next_at <= n.at - interval '1 minute' ORDER BY s.next_at LIMIT 1000) AS s
+                                 WHERE s.next_at <= n.at - interval '5 seconds' ORDER BY s.next_at LIMIT 1000) AS s
                         UNION ALL
-                        SELECT 'tasks whose retention is over', count(*), min(s.expires_at)
+                        SELECT 'a timer', 'timers', count(*), min(d.due)
+                          FROM (SELECT d.due FROM taskq.scheduled AS d
+                                 WHERE d.timer AND d.due <= (SELECT n.at FROM now AS n) - interval '5 seconds'
+                                 ORDER BY d.due LIMIT 1000) AS d
+                        UNION ALL
+                        SELECT 'the time-out of a suspended task', 'time-outs of suspended tasks', count(*), min(b.until)
+                          FROM (SELECT b.until FROM taskq.blocked AS b
+                                 WHERE b.since IS NOT NULL AND b.until <= (SELECT n.at FROM now AS n) - interval '5 seconds'
+                                 ORDER BY b.until LIMIT 1000) AS b
+                        UNION ALL
+                        SELECT 'a task that expires', 'tasks that expire', count(*), min(e.due)
+                          FROM (SELECT e.due FROM taskq.expiry AS e
+                                 WHERE e.due <= (SELECT n.at FROM now AS n) - interval '5 seconds' ORDER BY e.due LIMIT 1000) AS e
+                        UNION ALL
+                        SELECT 'a task whose retention is over', 'tasks whose retention is over', count(*), min(s.expires_at)
                           FROM (SELECT s.expires_at FROM taskq.settled AS s
                                  WHERE s.expires_at <= (SELECT n.at FROM now AS n) - interval '10 minutes'
                                  ORDER BY s.expires_at LIMIT 1000) AS s
                         UNION ALL
-                        SELECT 'tasks whose time has come', count(*), min(d.due)
+                        -- These are for calls that ask for their action.
+                        SELECT 'a task whose time has come', 'tasks whose time has come', count(*), min(d.due)
                           FROM taskq.action AS a
                          CROSS JOIN LATERAL (SELECT d.due FROM taskq.scheduled AS d
-                                              WHERE d.action_no = a.action_no
+                                              WHERE d.action_no = a.action_no AND NOT d.timer
                                                 AND d.due <= (SELECT n.at FROM now AS n) - interval '1 minute'
                                               ORDER BY d.due LIMIT 100) AS d
                          WHERE NOT EXISTS (SELECT FROM taskq.action_setting AS s WHERE s.name = a.name AND s.paused)) AS x
@@ -366,14 +381,13 @@ CREATE FUNCTION taskq.health()
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = p.action_no OFFSET 0) AS a
                  WHERE p.lost_hour >= 5 AND p.lost_hour * 10 > p.ended_hour
                 UNION ALL
-                SELECT 'warning', format('schedule "%s" could not insert its last run: %s', s.name, s.problem),
+                SELECT 'warning', format('schedule "%s" had a problem with its last run: %s', s.name, s.problem),
                        'Mend the task of the schedule with taskq.schedule(), and try taskq.run_schedule().', 'schedule', s.name, NULL
                   FROM taskq.schedule AS s WHERE s.problem IS NOT NULL
                 UNION ALL
                 SELECT 'warning',
                        CASE WHEN l.number = 1
-                            THEN format('a %s has been due for %s and is not handled',
-                                        regexp_replace(l.what, '^(task|schedule)s', '\1'), taskq._age(n.at - l.since))
+                            THEN format('%s has been due for %s and is not handled', l.one, taskq._age(n.at - l.since))
                             ELSE format('%s %s are due and not handled, the first for %s',
                                         CASE WHEN l.number >= 1000 THEN '1000 and more' ELSE l.number::text END,
                                         l.what, taskq._age(n.at - l.since)) END,
@@ -462,6 +476,75 @@ CREATE FUNCTION taskq.health()
                                  WHERE b.since IS NOT NULL AND b.until IS NULL ORDER BY b.until LIMIT 1000) AS b
                          WHERE b.since < (SELECT n.at FROM now AS n) - interval '7 days') AS b
                  WHERE b.number > 0
+                UNION ALL
+                -- Stopped by hand, and perhaps forgotten.
+                SELECT 'notice',
+                       format('action "%s" has %s for %s, and %s of its tasks wait', s.name,
+                              CASE WHEN s.paused THEN 'been paused' ELSE 'had max_concurrency 0' END, taskq._age(n.at - s.stopped_at),
+                              CASE WHEN w.number >= 1000 THEN '1000 or more' ELSE w.number::text END),
+                       CASE WHEN s.paused THEN format('If it may go on: SELECT taskq.resume_action(%L).', s.name)
+                            ELSE format('If it may go on: SELECT taskq.set_action(%L, max_concurrency => ...), or clear => ''{max_concurrency}''.', s.name) END,
+                       'paused', s.name, s.stopped_at
+                  FROM taskq.action_setting AS s CROSS JOIN now AS n
+                 -- What is ready, and what is due; of each number of the action the first thousand.
+                 CROSS JOIN LATERAL (
+                       SELECT count(*) AS number
+                         FROM taskq.action AS a
+                        CROSS JOIN LATERAL (
+                              (SELECT 1 FROM taskq.run AS r WHERE r.action_no = a.action_no AND r.lane = 0 AND r.nonce = 0 LIMIT 1000)
+                              UNION ALL
+                              (SELECT 1 FROM taskq.run AS r WHERE r.action_no = a.action_no AND r.lane <> 0 AND r.nonce = 0 LIMIT 1000)
+                              UNION ALL
+                              (SELECT 1 FROM taskq.scheduled AS d WHERE d.action_no = a.action_no AND d.due <= n.at LIMIT 1000)) AS x
+                        WHERE a.name = s.name) AS w
+                 WHERE s.stopped_at < n.at - interval '1 hour' AND w.number > 0
+                UNION ALL
+                SELECT 'notice',
+                       format('group "%s" has %s for %s, and %s of its tasks have not ended', g.group_id,
+                              CASE WHEN g.paused THEN 'been paused' ELSE 'had max_concurrency 0' END, taskq._age(n.at - g.stopped_at), w.number),
+                       CASE WHEN g.paused THEN format('If it may go on: SELECT taskq.resume_group(%L).', g.group_id)
+                            ELSE format('If it may go on: SELECT taskq.set_group(%L, max_concurrency => ...), or clear => ''{max_concurrency}''.', g.group_id) END,
+                       'paused', g.group_id, g.stopped_at
+                  FROM taskq.task_group AS g CROSS JOIN now AS n
+                 CROSS JOIN LATERAL (SELECT sum(y.tasks - y.completed - y.aborted - y.skipped) AS number FROM taskq.group_tally AS y
+                                      WHERE y.folded IN (false, true) AND y.group_id = g.group_id) AS w
+                 WHERE g.stopped_at < n.at - interval '1 hour' AND w.number > 0
+                UNION ALL
+                SELECT 'notice', format('schedule "%s" has been paused for %s', s.name, taskq._age(n.at - s.paused_at)),
+                       format('SELECT taskq.resume_schedule(%L), or taskq.unschedule(%L) if it is not wanted any more.', s.name, s.name),
+                       'paused', s.name, s.paused_at
+                  FROM taskq.schedule AS s CROSS JOIN now AS n WHERE s.paused_at < n.at - interval '1 day'
+                UNION ALL
+                -- One that came early, or was inserted, under an id that is misspelt perhaps. Of each kind the ten thousand are looked at
+                -- that came last before that day, and that were inserted first.
+                SELECT 'notice',
+                       CASE g.number WHEN 1 THEN format('signal "%s" has been there for %s, and no task waits for it', g.id, taskq._age(n.at - g.since))
+                            ELSE format('%s signals have been there for more than a day, and no task waits for them: "%s" for one', g.number, g.id) END,
+                       'See that its id is that which a task waits for (taskq.waits); taskq.delete_tasks removes what is not wanted.',
+                       'signal', g.id, g.since
+                  FROM now AS n
+                 CROSS JOIN LATERAL (
+                       SELECT count(*) AS number, min(x.since) AS since, (array_agg(x.id ORDER BY x.since DESC))[1] AS id
+                         FROM (SELECT t.id, t.inserted_at AS since
+                                 FROM ((SELECT s.task_no FROM (SELECT s.task_no, s.cause FROM taskq.settled AS s
+                                                               WHERE s.settled_at < n.at - interval '1 day'
+                                                               ORDER BY s.settled_at DESC LIMIT 10000) AS s
+                                         WHERE s.cause = 'g')
+                                       UNION ALL
+                                       (SELECT b.task_no FROM (SELECT b.task_no, b.spare FROM taskq.blocked AS b
+                                                               ORDER BY b.task_no LIMIT 10000) AS b
+                                         WHERE b.spare < 0)) AS s
+                                CROSS JOIN LATERAL (SELECT t.id, t.inserted_at FROM taskq.task AS t WHERE t.task_no = s.task_no OFFSET 0) AS t
+                                WHERE t.inserted_at < n.at - interval '1 day'
+                                  AND NOT EXISTS (SELECT FROM taskq.dependency AS d WHERE d.after_no = s.task_no OFFSET 0)) AS x) AS g
+                 WHERE g.number > 0
+                UNION ALL
+                -- Their numbers would be other roles' after a restore; so they are not dumped (sql/grants.sql).
+                SELECT 'notice', format('%s rows of narrowed rights are of roles that do not exist any more', p.number),
+                       'The next grant or revocation of a part with actions removes them.', 'rights', NULL, NULL
+                  FROM (SELECT count(*) AS number FROM taskq.part_action AS p
+                         WHERE NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.oid = p.role::oid)) AS p
+                 WHERE p.number > 0
                 UNION ALL
                 SELECT 'warning', format('the server''s clock was put back by %s', taskq._age(e.mark_at - n.wall)),
                        'Mend the clock; if taskq.check() tells of wrong tallies after that, SELECT taskq.recount().', 'clock', NULL, NULL

@@ -1,4 +1,4 @@
--- taskq: the stored state. The tables are here, but for part_action (grants.sql); a change needs a migration script.
+-- taskq: the stored state. The tables are here; a change needs a migration script.
 --
 -- A task's state is *where its rows are*. Every task has one row in `task` and one row in exactly
 -- one of `run`, `blocked`, `scheduled`, `parked` and `settled`; see docs/architecture.md for the whole map.
@@ -55,7 +55,8 @@ COMMENT ON TYPE taskq.named_only IS
 -- claiming rests on that.
 CREATE SEQUENCE taskq.position_seq AS bigint CACHE 1;
 
-CREATE SEQUENCE taskq.action_no_seq AS integer CACHE 1;
+-- It begins anew at its end: numbers are used up also by what is rolled back, and one that is taken is passed over.
+CREATE SEQUENCE taskq.action_no_seq AS integer CACHE 1 CYCLE;
 
 -- Names of actions. *Not* unique on purpose: of two transactions that use a new name at the same time one would have to wait.
 -- Each makes a number of its own instead, and claiming looks at all numbers of a name.
@@ -88,6 +89,7 @@ CREATE TABLE taskq.action_setting (
     max_per_group integer,                      -- how many tasks of one group are in progress at most
     expires_in interval,                        -- of tasks that say nothing else: how soon they expire
     max_run_time interval,                      -- likewise: no deadline of a try is later than its grant plus this
+    stopped_at timestamptz,                     -- since when it has been paused or max_concurrency been 0; NULL: it is neither
     CONSTRAINT action_setting_max_tries_check CHECK (max_tries >= 1),
     CONSTRAINT action_setting_max_concurrency_check CHECK (max_concurrency BETWEEN 0 AND 100000),
     CONSTRAINT action_setting_rate_check CHECK ((rate_limit IS NULL) = (rate_period IS NULL)
@@ -271,6 +273,7 @@ CREATE TABLE taskq.task_group (
     paused boolean NOT NULL DEFAULT false,
     max_concurrency integer,                    -- how many tasks of it are in progress at most, over all actions
     weight integer,                             -- its share where groups take turns; NULL: 1
+    stopped_at timestamptz,                     -- as that of an action
     CONSTRAINT task_group_max_concurrency_check CHECK (max_concurrency BETWEEN 0 AND 100000),
     CONSTRAINT task_group_weight_check CHECK (weight BETWEEN 1 AND 1000)
 );
@@ -294,10 +297,16 @@ CREATE INDEX group_tally_idx ON taskq.group_tally (folded, group_id);           
 ALTER TABLE taskq.group_tally REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.group_tally IS 'numbers of tasks of groups, to be summed up';
 
+-- The latest time of a name counts. Operators have a row of their own; a return that delays a workgroup appends one, and removes those
+-- of other returns that are free.
 CREATE TABLE taskq.workgroup (
-    name text COLLATE "C" PRIMARY KEY,
-    not_before timestamptz NOT NULL
-) WITH (fillfactor = 50);
+    name text COLLATE "C" NOT NULL,
+    not_before timestamptz NOT NULL,
+    returned boolean NOT NULL                   -- by a return, not an operator
+);
+CREATE UNIQUE INDEX workgroup_set_idx ON taskq.workgroup (name) WHERE NOT returned;  -- the operators'
+CREATE INDEX workgroup_name_idx ON taskq.workgroup (name);                        -- a workgroup's
+ALTER TABLE taskq.workgroup REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.workgroup IS 'until when the tasks of a workgroup are held back';
 
 -- One row per merge key that tasks have, of an action and a group; its holder is the one that runs.
@@ -441,9 +450,10 @@ CREATE TABLE taskq.schedule (
     next_at timestamptz NOT NULL,               -- infinity: never again, or paused
     last_at timestamptz,                        -- time of the run that was inserted last
     last_task_id text COLLATE "C",
-    problem text,                               -- why a run could not be inserted when some were due last
+    problem text,                               -- why a run could not be inserted, or not as it should, when some were due last
     max_backfill integer,                       -- how many missed runs are inserted at most, with 'all'; NULL: each
     paused_next_at timestamptz,                 -- what next_at was (and will be) while it is paused; NULL: it is not
+    paused_at timestamptz,                      -- since when it has been paused
     CONSTRAINT schedule_overlap_check CHECK (overlap IN ('skip', 'queue', 'replace')),
     CONSTRAINT schedule_backfill_check CHECK (backfill IN ('one', 'none', 'all')),
     CONSTRAINT schedule_max_backfill_check CHECK (max_backfill >= 1)
@@ -505,6 +515,18 @@ CREATE TABLE taskq.step (
 CREATE UNIQUE INDEX step_position_idx ON taskq.step (task_no, position);          -- in their order
 COMMENT ON TABLE taskq.step IS 'results of the steps of durable tasks';
 
+-- The actions of narrowed parts. The names of roles are dumped, as with rights; what stands here without the right on
+-- the marker (see grants.sql) means nothing. Of a role that is gone only a number is left: in another cluster, after a restore, that would be the number of
+-- another role. So such rows are not dumped.
+CREATE TABLE taskq.part_action (
+    part text COLLATE "C" NOT NULL,
+    role regrole NOT NULL,
+    action text COLLATE "C" NOT NULL,
+    CONSTRAINT part_action_pkey PRIMARY KEY (part, role, action),
+    CONSTRAINT part_action_part_check CHECK (part IN ('inserter', 'producer', 'worker'))
+);
+COMMENT ON TABLE taskq.part_action IS 'to which actions the parts of roles are narrowed';
+
 -- One row, which every call that could close a cycle through stored tasks updates: they run one after
 -- another, and under REPEATABLE READ or SERIALIZABLE the later one fails with 40001 instead of missing one that has committed.
 -- Not dumped: the install script makes the row.
@@ -545,3 +567,5 @@ SELECT pg_catalog.pg_extension_config_dump('taskq.schedule', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.attempt', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.expiry', '');
 SELECT pg_catalog.pg_extension_config_dump('taskq.step', '');
+SELECT pg_catalog.pg_extension_config_dump(
+    'taskq.part_action', 'WHERE role::pg_catalog.oid IN (SELECT r.oid FROM pg_catalog.pg_roles AS r)');

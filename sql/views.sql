@@ -35,16 +35,17 @@ SELECT b.task_no, 'blocked', b.remaining > 0, NULL, b.tries, b.dependencies - b.
        NULL, NULL, b.not_before, NULL, NULL, NULL, NULL, NULL, NULL
   FROM taskq.blocked AS b
 UNION ALL
-SELECT d.task_no, 'scheduled', CASE WHEN d.due > (SELECT taskq.clock()) THEN true ELSE false END, NULL, d.tries, d.dependencies, d.dependencies,
+-- A timer is never ready: it completes.
+SELECT d.task_no, 'scheduled', CASE WHEN d.timer OR d.due > (SELECT taskq.clock()) THEN true ELSE false END, NULL, d.tries, d.dependencies, d.dependencies,
        d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL, NULL
   FROM taskq.scheduled AS d
 UNION ALL
-SELECT d.task_no, 'ready', CASE WHEN d.due > (SELECT taskq.clock()) THEN false ELSE true END, false, d.tries, d.dependencies, d.dependencies,
+SELECT d.task_no, 'ready', CASE WHEN d.timer OR d.due > (SELECT taskq.clock()) THEN false ELSE true END, false, d.tries, d.dependencies, d.dependencies,
        d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL, NULL
   FROM taskq.scheduled AS d
 UNION ALL
 SELECT d.task_no, 'scheduled',
-       CASE WHEN d.due > (SELECT taskq.clock()) THEN false ELSE true END
+       CASE WHEN d.timer OR d.due > (SELECT taskq.clock()) THEN false ELSE true END
        AND EXISTS (SELECT FROM taskq.workgroup AS w WHERE w.not_before > taskq.clock()), true,
        d.tries, d.dependencies, d.dependencies, d.failures, NULL, NULL, d.due, NULL, NULL, NULL, NULL, NULL, NULL
   FROM taskq.scheduled AS d
@@ -87,8 +88,8 @@ SELECT t.id,
        t.lease,
        CASE WHEN p.state = 'blocked' THEN GREATEST(t.not_before, p.due)
             WHEN p.state IN ('scheduled', 'ready')
-            THEN COALESCE((SELECT GREATEST(p.due, t.not_before, w.not_before) FROM taskq.workgroup AS w
-                            WHERE w.name = t.workgroup AND w.not_before > taskq.clock()), p.due, t.not_before)
+            THEN COALESCE((SELECT GREATEST(p.due, t.not_before, max(w.not_before)) FROM taskq.workgroup AS w
+                            WHERE w.name = t.workgroup AND w.not_before > taskq.clock() HAVING count(*) > 0), p.due, t.not_before)
             ELSE t.not_before END AS not_before,
        t.retention,
        t.spontaneous,
@@ -114,7 +115,8 @@ SELECT t.id,
        t.max_run_time,
        t.signal,
        t.num_required,
-       t.id AS task_id
+       t.id AS task_id,
+       (SELECT g.checkpoint FROM taskq.progress AS g WHERE g.task_no = t.task_no) AS checkpoint
   FROM taskq._places AS p
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) p.task_no
   JOIN taskq.action AS a ON a.action_no = t.action_no
@@ -145,12 +147,13 @@ SELECT t.id AS task_id,
        t.group_id,
        b.since,
        b.until,
+       -- An array of more could be too large to be sent.
        ARRAY(SELECT after.id
                FROM taskq.dependency AS d
               CROSS JOIN LATERAL (SELECT x.id FROM taskq.task AS x WHERE x.task_no = d.after_no OFFSET 0) AS after
               WHERE d.run_no = b.task_no AND d.wait_no = b.wait_no AND d.state = 'w'
                 AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = d.after_no OFFSET 0)
-              ORDER BY after.id) AS waits_for,
+              ORDER BY after.id LIMIT 100000) AS waits_for,
        t.id
   FROM taskq.blocked AS b
   JOIN taskq.task AS t ON t.task_no = b.task_no
@@ -500,6 +503,34 @@ SELECT t.id AS task_id, s.position, s.name AS step, s.num_try, s.result, s.saved
  WHERE t.seed IN (true, false);
 COMMENT ON VIEW taskq.steps IS 'results that durable tasks have saved, step by step';
 
+-- What the abort of a task began with: from each to the first dependency that it has lost, up to one that has ended by itself. (A thousand
+-- steps at most.)
+CREATE FUNCTION taskq._origin(task_no bigint)
+    RETURNS bigint
+    LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 1000
+    SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    origin bigint := task_no;
+    lost bigint;
+BEGIN
+    FOR step IN 1..1000 LOOP
+        EXIT WHEN NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = origin AND s.cause IN ('d', 'k'));
+        SELECT e.after_no INTO lost
+          FROM taskq.dependency AS e
+         CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0) AS s
+         WHERE e.run_no = origin AND e.state <> 'd'
+           AND ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
+         ORDER BY e.after_no LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        origin := lost;
+    END LOOP;
+    RETURN origin;
+END
+$$;
+COMMENT ON FUNCTION taskq._origin IS 'internal: the number of the task that the abort of this one began with, perhaps its own';
+
 CREATE VIEW taskq.dead_ends AS
 SELECT t.id AS task_id,
        a.name AS action,
@@ -518,7 +549,10 @@ SELECT t.id AS task_id,
                    'num_try', x.num_try, 'actor_id', x.actor_id, 'started_at', x.started_at, 'ended_at', x.ended_at,
                    'outcome', x.outcome, 'status', x.status) ORDER BY x.started_at, x.num_try), '[]')
           FROM taskq.attempts AS x WHERE x.task_id = t.id) AS attempts,
-       t.id
+       t.id,
+       -- Likewise.
+       CASE WHEN s.cause IN ('d', 'k') THEN (SELECT o.id FROM taskq.task AS o WHERE o.task_no = taskq._origin(s.task_no))
+            ELSE t.id END AS root
   FROM taskq.settled AS s
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) s.task_no
   JOIN taskq.action AS a ON a.action_no = t.action_no
@@ -532,7 +566,7 @@ SELECT n.name AS workgroup,
        COALESCE(w.not_before > taskq.clock(), false) AS held_back
   FROM (SELECT w.name FROM taskq.workgroup AS w
         UNION SELECT t.workgroup FROM taskq.task AS t WHERE t.workgroup IS NOT NULL) AS n
-  LEFT JOIN taskq.workgroup AS w ON w.name = n.name;
+  LEFT JOIN (SELECT w.name, max(w.not_before) AS not_before FROM taskq.workgroup AS w GROUP BY w.name) AS w ON w.name = n.name;
 COMMENT ON VIEW taskq.workgroups IS 'workgroups and until when they are held back';
 
 CREATE VIEW taskq.unique_keys AS
@@ -620,6 +654,7 @@ DECLARE
     its_max_tries integer;
     last_grant timestamptz;
     origin bigint;
+    lost bigint;
     steps integer := 0;
     is_signal boolean := false;
 BEGIN
@@ -660,20 +695,9 @@ BEGIN
                                CASE WHEN d.code <> 'a' THEN 'completed' WHEN d.cause = 'k' THEN 'was skipped'
                                     ELSE 'was aborted' END, d.condition);
         END LOOP;
-        -- What it began with, where that lies further up: from each to the first dependency that it has lost.
-        origin := number;
-        WHILE steps < 1000 AND EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = origin AND s.cause IN ('d', 'k')) LOOP
-            SELECT e.after_no INTO n
-              FROM taskq.dependency AS e
-             CROSS JOIN LATERAL (SELECT s.code FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0) AS s
-             WHERE e.run_no = origin AND e.state <> 'd'
-               AND ((e.condition = 'c' AND s.code = 'a') OR (e.condition = 'a' AND s.code = 'c'))
-             ORDER BY e.after_no LIMIT 1;
-            EXIT WHEN NOT FOUND;
-            origin := n;
-            steps := steps + 1;
-        END LOOP;
-        IF steps > 1 THEN
+        -- What it began with, where that lies further up than what it has lost itself.
+        origin := taskq._origin(number);
+        IF origin <> number AND NOT EXISTS (SELECT FROM taskq.dependency AS e WHERE e.run_no = number AND e.after_no = origin) THEN
             RETURN NEXT (SELECT format('it began with "%s", which %s%s', o.id,
                                        CASE s.code WHEN 'a' THEN 'was aborted' ELSE 'completed' END, COALESCE(': ' || s.status, ''))
                            FROM taskq.settled AS s JOIN taskq.task AS o ON o.task_no = s.task_no WHERE s.task_no = origin);
@@ -733,6 +757,27 @@ BEGIN
         IF n > 20 THEN
             RETURN NEXT format('it waits for %s more tasks; see taskq.dependencies', n - 20);
         END IF;
+        -- What stands at the end of the line: from each to the first dependency that it still waits for.
+        origin := number;
+        WHILE steps < 1000 LOOP
+            SELECT e.after_no INTO lost
+              FROM taskq.blocked AS b
+             CROSS JOIN LATERAL (SELECT e.after_no FROM taskq.dependency AS e
+                                  WHERE e.run_no = b.task_no AND e.wait_no = b.wait_no AND e.state = 'w'
+                                    AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no OFFSET 0)
+                                  ORDER BY e.after_no LIMIT 1) AS e
+             WHERE b.task_no = origin;
+            EXIT WHEN NOT FOUND;
+            origin := lost;
+            steps := steps + 1;
+        END LOOP;
+        IF steps > 1 THEN
+            RETURN NEXT (SELECT format('it comes down to "%s", which is %s%s', y.id,
+                                       CASE WHEN y.signal AND y.state = 'blocked' THEN 'a signal that has not come' ELSE y.state END,
+                                       CASE WHEN y.state = 'in-progress'
+                                            THEN format(' (actor "%s"%s)', y.actor_id, COALESCE(', until ' || y.action_deadline, '')) ELSE '' END)
+                           FROM taskq.task AS o JOIN taskq.tasks AS y ON y.id = o.id WHERE o.task_no = origin);
+        END IF;
         IF n IS NULL AND NOT is_signal THEN
             RETURN NEXT 'its last dependencies have settled just now; the next call of the queue frees it';
         END IF;
@@ -748,13 +793,15 @@ BEGIN
         END LOOP;
     END IF;
 
-    FOR d IN SELECT w.name, w.not_before FROM taskq.workgroup AS w
-              WHERE w.name = t.workgroup AND w.not_before > taskq.clock()
+    FOR d IN SELECT w.name, max(w.not_before) AS not_before FROM taskq.workgroup AS w
+              WHERE w.name = t.workgroup AND w.not_before > taskq.clock() GROUP BY w.name
     LOOP
         RETURN NEXT format('its workgroup "%s" is held back until %s', d.name, d.not_before);
     END LOOP;
 
-    IF t.not_before > taskq.clock() THEN
+    IF t.spontaneous AND t.state = 'scheduled' AND t.not_before <= taskq.clock() THEN
+        RETURN NEXT format('its time has come at %s; the next call of the queue completes it', t.not_before);
+    ELSIF t.not_before > taskq.clock() THEN
         RETURN NEXT CASE WHEN t.spontaneous THEN format('it completes by itself at %s', t.not_before)
                          ELSE format('it is not to be owned before %s', t.not_before) END;
     END IF;

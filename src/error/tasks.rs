@@ -175,11 +175,15 @@ impl Refusal {
 
     /// `TQ007`: no such group, schedule, action or action setting.
     pub(crate) fn no_such(kind: &str, name: &str) -> Self {
+        let view = match kind {
+            "action setting" => "actions".to_owned(),
+            kind => format!("{kind}s"),
+        };
         Refusal::new(
             "TQ007",
             format!("{kind} \"{}\" does not exist", shortened(name)),
-            format!("Nothing in the queue has the {kind} \"{}\".", shortened(name)),
-            "Check the name; the views of schema taskq show what there is.",
+            format!("There is no {kind} with this name."),
+            &format!("Check the name; taskq.{view} shows those there are."),
         )
     }
 

@@ -7,7 +7,7 @@ use super::cron::{Calendar, iso};
 use super::due::{DUE, Due};
 use crate::allowance::Allowance;
 use crate::ends::touched::{self, Touch};
-use crate::error::Refusal;
+use crate::error::{Refusal, shortened};
 use crate::input::{self, Reference, TaskSpec};
 use crate::insert::{OnConflict, Options, insert};
 use crate::locks::{self, LockStrength};
@@ -196,7 +196,10 @@ impl Done {
     /// Notes what became of a run; whether to go on with the next.
     fn add(&mut self, time: Time, started: Started) -> bool {
         match started {
-            Started::Inserted(id) => self.last = Some((time, id)),
+            Started::Inserted(id, problem) => {
+                self.last = Some((time, id));
+                self.problem = problem.or(self.problem.take());
+            }
             Started::Skipped => {}
             Started::Busy => return self.stop(time, Stop::Busy),
         }
@@ -231,8 +234,8 @@ fn runs(calendar: &Calendar, schedule: &Due, now: Time) -> (Vec<Time>, Time) {
 enum Started {
     /// Another transaction has locked what it needs; the schedule stays due.
     Busy,
-    /// With this id.
-    Inserted(String),
+    /// With this id; and what was left out, if anything was.
+    Inserted(String, Option<String>),
     /// The run before has not settled, or there is a task with the id of this run.
     Skipped,
 }
@@ -241,6 +244,23 @@ enum Started {
 static ENDED: Statement<&[TaskNo], TaskNo> = Statement::new(
     c"SELECT s.task_no FROM taskq.settled s WHERE s.task_no = ANY ($1) FOR KEY SHARE SKIP LOCKED",
 );
+
+/// What is wrong with a run that is inserted all the same, if anything.
+pub(super) fn problem_of(spec: &TaskSpec) -> Option<String> {
+    let id = missing(spec)?;
+    Some(format!("it is inserted without a dependency: task \"{}\" does not exist", shortened(&id)))
+}
+
+/// The first of the tasks that a run is linked to which does not exist.
+pub(crate) fn missing(spec: &TaskSpec) -> Option<String> {
+    let linked = || spec.depends_on.iter().chain(&spec.to_signal_after).filter(|other| !other.follows);
+    let ids: Vec<&str> = linked().map(|reference| reference.id.as_str()).collect();
+    if ids.is_empty() {
+        return None;
+    }
+    let there = numbers::by_id(&ids);
+    linked().find(|other| !there.contains_key(&other.id)).map(|other| other.id.clone())
+}
 
 /// Whether the stored tasks that a run is linked to can be locked without waiting. If so, they are ours from here on.
 fn all_free(spec: &TaskSpec) -> bool {
@@ -323,6 +343,7 @@ fn start(
         cancel_locked(rows, Some(format!("replaced by the next run, \"{id}\"")));
     }
     let options = Options { on_conflict: OnConflict::Skip, ignore_missing: true };
+    let without = problem_of(&spec);
     let inserted = insert(vec![spec], options).map_err(refused)?;
-    Ok(if inserted.is_empty() { Started::Skipped } else { Started::Inserted(id) })
+    Ok(if inserted.is_empty() { Started::Skipped } else { Started::Inserted(id, without) })
 }

@@ -16,6 +16,6 @@ mod zone;
 
 pub(crate) use cron::Calendar;
 pub(crate) use due::{next_after, next_at};
-pub(crate) use fire::fire_due;
+pub(crate) use fire::{fire_due, missing};
 pub(crate) use on_demand::run_now;
 pub(crate) use set::{New, set};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::cron::iso_exactly;
+use super::fire::problem_of;
 use crate::error::{Refusal, Result};
 use crate::input::{self, TaskSpec};
 use crate::insert::{OnConflict, Options, insert};
@@ -28,7 +29,8 @@ pub(crate) fn run_now(name: &str, now: Time) -> Result<String> {
         id = format!("{name}@{}", iso_exactly(time));
     }
     let spec = TaskSpec { id: Some(id.clone()), ..input::parse_task(&task.0, "task")? };
+    let problem = problem_of(&spec);
     insert(vec![spec], Options { on_conflict: OnConflict::Error, ignore_missing: true })?;
-    schedule::NOTE_RUN.execute((name, now, id.as_str()));
+    schedule::NOTE_RUN.execute((name, now, id.as_str(), problem));
     Ok(id)
 }

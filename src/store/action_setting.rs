@@ -5,6 +5,7 @@
 
 use pgrx::datum::Interval;
 
+use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Given, Statement};
@@ -32,6 +33,7 @@ crate::pg::table::table!(c"action_setting":
     MAX_PER_GROUP: Option<i32>,
     EXPIRES_IN: Option<Interval>,
     MAX_RUN_TIME: Option<Interval>,
+    STOPPED_AT: Option<Time>,
 );
 
 static ACTIONS: Index = Index::new(&action::TABLE, c"action_pkey");
@@ -184,6 +186,18 @@ static CHANGE_SETTINGS: Statement<Settings, (Option<i32>, Option<i32>, Option<i3
 pub(crate) fn set(settings: impl Given<Settings>) -> (Option<i32>, Option<i32>, Option<i32>) {
     will_change(&TABLE);
     CHANGE_SETTINGS.first(settings).unwrap_or_default()
+}
+
+/// Of a row that is this transaction's.
+static NOTE_STOP: Statement<(&str, Time)> = Statement::new(
+    c"UPDATE taskq.action_setting s SET stopped_at = CASE WHEN s.stopped_at IS NULL THEN $2 END
+       WHERE s.name = $1 AND (s.stopped_at IS NULL) = (s.paused OR s.max_concurrency IS NOT DISTINCT FROM 0)",
+);
+
+/// Notes since when none of the tasks of the action is granted, or that it is not so; to be called after each change that may make it
+/// so or end it.
+pub(crate) fn note_stop(name: &str, now: Time) {
+    NOTE_STOP.execute((name, now));
 }
 
 static SET_PAUSED: Statement<(&str, bool)> =

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use pgrx::datum::Interval;
 
+use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::pg::table_changes::will_change;
 use crate::store::action_setting::{Setting, action};
@@ -25,8 +26,20 @@ pub(crate) fn numbers(names: &[String]) -> Vec<i32> {
 
 static INTERN: Statement<&str, i32> = Statement::new(
     c"INSERT INTO taskq.action (action_no, name)
-      VALUES (pg_catalog.nextval('taskq.action_no_seq'::pg_catalog.regclass), $1) RETURNING action_no",
+      VALUES (pg_catalog.nextval('taskq.action_no_seq'::pg_catalog.regclass), $1)
+      ON CONFLICT (action_no) DO NOTHING RETURNING action_no",
 );
+
+/// A new number for a name. The sequence begins anew at its end: what is rolled back uses numbers up as well, so that one role could
+/// have used up all. Those that are in use are passed over; one that was rolled back stands for nothing.
+fn new_number(name: &str) -> i32 {
+    loop {
+        check_for_interrupts();
+        if let Some(action_no) = INTERN.first(name) {
+            return action_no;
+        }
+    }
+}
 
 /// A number that stands for a name.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +68,7 @@ pub(crate) fn intern<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<String
                 will_change(&action::TABLE);
             }
             wake::new_number(&known.name);
-            INTERN.first(known.name.as_str())
+            Some(new_number(&known.name))
         });
         if let Some(action_no) = found {
             let Setting { notify, expires_in, .. } = known.setting;

@@ -18,6 +18,7 @@ table!(c"schedule":
     PROBLEM: Option<String>,
     MAX_BACKFILL: Option<i32>,
     PAUSED_NEXT_AT: Option<Time>,
+    PAUSED_AT: Option<Time>,
 );
 
 /// By next_at.
@@ -69,14 +70,14 @@ pub(crate) static CHANGE: Statement<(&str, &str, &str, JsonText, &str, &str, i32
 pub(crate) static REMOVE: Statement<&str> = Statement::new(c"DELETE FROM taskq.schedule s WHERE s.name = $1");
 
 /// A paused schedule keeps its next time in another column and is never due, so that upkeep does not find it.
-pub(crate) static PAUSE: Statement<&str> = Statement::new(
-    c"UPDATE taskq.schedule s SET paused_next_at = s.next_at, next_at = 'infinity'
+pub(crate) static PAUSE: Statement<(&str, Time)> = Statement::new(
+    c"UPDATE taskq.schedule s SET paused_next_at = s.next_at, next_at = 'infinity', paused_at = $2
        WHERE s.name = $1 AND s.paused_next_at IS NULL",
 );
 
 /// Ends the pause of a schedule; returns when it runs next. No row: it is not paused.
 pub(crate) static RESUME: Statement<&str, Time> = Statement::new(
-    c"UPDATE taskq.schedule s SET next_at = s.paused_next_at, paused_next_at = NULL
+    c"UPDATE taskq.schedule s SET next_at = s.paused_next_at, paused_next_at = NULL, paused_at = NULL
        WHERE s.name = $1 AND s.paused_next_at IS NOT NULL
       RETURNING s.next_at",
 );
@@ -89,6 +90,7 @@ pub(crate) static ADVANCE: Statement<(&str, Time, Time, &str, &str)> = Statement
        WHERE s.name = $1",
 );
 
-/// Notes a run that was asked for, with its time and its task. When the next is due stays as it is.
-pub(crate) static NOTE_RUN: Statement<(&str, Time, &str)> =
-    Statement::new(c"UPDATE taskq.schedule s SET last_at = $2, last_task_id = $3 WHERE s.name = $1");
+/// Notes a run that was asked for, with its time, its task, and what is wrong with it if anything is. When the next is due stays as it is.
+pub(crate) static NOTE_RUN: Statement<(&str, Time, &str, &str)> = Statement::new(
+    c"UPDATE taskq.schedule s SET last_at = $2, last_task_id = $3, problem = COALESCE($4, s.problem) WHERE s.name = $1",
+);

@@ -6,8 +6,9 @@
 
 use pgrx::prelude::*;
 
-use crate::error::{Refusal, Result, or_throw, required};
+use crate::error::{Refusal, Result, or_throw};
 use crate::flow::rates;
+use crate::input::check_name;
 use crate::pg::statement::Statement;
 use crate::store::{action_setting, actions, slot};
 
@@ -30,7 +31,7 @@ static SCHEDULE: Statement<&str, String> = Statement::planned_each_time(
 /// `taskq.forget_action(action) -> void`
 #[pg_extern(sql = "")]
 fn taskq_forget_action(action: Option<&str>) {
-    or_throw(required("action", action).and_then(forget));
+    or_throw(check_name("action", action).and_then(forget));
 }
 
 fn forget(name: &str) -> Result<()> {

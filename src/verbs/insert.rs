@@ -2,14 +2,16 @@
 
 use pgrx::datum::{AnyElement, Interval, TimestampWithTimeZone};
 use pgrx::prelude::*;
+use serde::de::IgnoredAny;
 
 use crate::clock;
-use crate::error::{Refusal, Result, required};
+use crate::error::{Refusal, Result, required, shortened};
 use crate::input::{self, Element, INTERVAL_HINT, Problem, Reference, TaskSpec, Unique, interval_problem};
 use crate::insert::{OnConflict, Options, insert, insert_reporting, parse_if_missing};
 use crate::pg::clock::Time;
 use crate::pg::json::{JsonText, TextOrJson};
 use crate::pg::rows::Rows;
+use crate::pg::throw::notice;
 use crate::rights;
 use crate::state::Condition;
 use crate::words::word;
@@ -158,8 +160,22 @@ insertion! {
         });
         rights::for_caller(|| {
             let options = options()?;
+            tell_of_json(action.as_deref());
             Ok(insert(Keys { action, ..keys }.of(vec![(id, body)])?, options)?.pop())
         })
+    }
+}
+
+/// Tells of an action that is JSON: the body, as a rule, of a call in which the id was left out.
+fn tell_of_json(action: Option<&str>) {
+    let is_json =
+        |text: &&str| text.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok();
+    if let Some(action) = action.filter(is_json) {
+        notice(
+            &format!("the action of this task is \"{}\": is an id missing?", shortened(action)),
+            "The arguments of insert_task are id, action and body, in this order; the action is JSON.",
+            "Give the id first, or NULL to have one made. taskq.delete_tasks() removes this task.",
+        );
     }
 }
 
@@ -300,6 +316,7 @@ impl Keys {
                 None => None,
             };
             input::check_id(place(n), id.as_deref())?;
+            input::check_sizes(place(n), id.as_deref(), body.as_deref(), None)?;
             Ok(TaskSpec { id, body, unique: unique.map(Box::new), ..alike.clone() })
         };
         tasks.into_iter().enumerate().map(|(i, one)| task(i + 1, one)).collect()

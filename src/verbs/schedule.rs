@@ -5,12 +5,13 @@ use pgrx::prelude::*;
 
 use super::insert::json;
 use crate::clock;
-use crate::error::{Refusal, Result, required};
-use crate::input::{self, Element, MAX_NAME, Problem};
+use crate::error::{Refusal, Result, required, shortened};
+use crate::input::{self, Element, MAX_NAME, Problem, check_name, check_value};
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
+use crate::pg::throw::notice;
 use crate::rights::{self, Doing};
-use crate::schedules::{Calendar, New, run_now, set};
+use crate::schedules::{Calendar, New, missing, run_now, set};
 use crate::store::schedule;
 use crate::wake;
 use crate::words::word;
@@ -67,6 +68,7 @@ fn schedule(
             format!("Give an expression of at most {MAX_CRON} bytes; ranges and steps say more than lists.");
         return Err(Refusal::not_valid("cron", &format!("{} bytes long", cron.len()), &hint));
     }
+    check_value(|| "the task of the schedule".to_owned(), task.len())?;
     let spec = input::parse_task(&task, "task")?;
     if spec.id.is_some() || spec.not_before.is_some() {
         let problem = Problem::new(
@@ -87,6 +89,16 @@ fn schedule(
     }
     rights::check_actions(Doing::Insert, [spec.action.as_str()])?;
     check_schedule(name)?;
+    if let Some(id) = missing(&spec) {
+        notice(
+            &format!(
+                "task \"{}\" does not exist: runs are inserted without this dependency until it does",
+                shortened(&id)
+            ),
+            "The task of the schedule names it in \"depends_on\" or \"to_signal_after\".",
+            "If that is a typing error, call schedule again; the column problem of taskq.schedules tells of it after each run.",
+        );
+    }
     let calendar = Calendar::parse(cron, timezone)
         .map_err(|(argument, why)| Refusal::not_valid(argument, &why.what, &why.hint))?;
     let next = set(&New { name, cron, task, overlap, backfill, max_backfill }, &calendar)?;
@@ -101,7 +113,7 @@ fn schedule(
 #[pg_extern(sql = "")]
 fn taskq_unschedule(name: Option<&str>) {
     rights::for_caller(|| {
-        let name = required("name", name)?;
+        let name = check_name("name", name)?;
         check_schedule(name)?;
         if schedule::REMOVE.execute(name) == 0 {
             return Err(Refusal::no_such("schedule", name));
@@ -125,7 +137,7 @@ fn check_schedule(name: &str) -> Result<()> {
 
 /// A schedule that there is.
 fn known(name: Option<&str>) -> Result<&str> {
-    let name = required("name", name)?;
+    let name = check_name("name", name)?;
     match KNOWN.first(name) {
         Some(true) => check_schedule(name).map(|()| name),
         _ => Err(Refusal::no_such("schedule", name)),
@@ -160,7 +172,7 @@ fn change(name: Option<&str>, paused: bool, change: impl FnOnce(&str)) -> Result
 fn taskq_pause_schedule(name: Option<&str>) -> bool {
     rights::for_caller(|| {
         change(name, true, |name| {
-            schedule::PAUSE.execute(name);
+            schedule::PAUSE.execute((name, clock::now()));
         })
     })
 }
@@ -182,5 +194,5 @@ fn taskq_resume_schedule(name: Option<&str>) -> bool {
 /// `taskq.run_schedule(name) -> text`
 #[pg_extern(sql = "")]
 fn taskq_run_schedule(name: Option<&str>) -> String {
-    rights::for_caller(|| run_now(required("name", name)?, clock::now()))
+    rights::for_caller(|| run_now(check_name("name", name)?, clock::now()))
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pgrx::datum::{AnyElement, Interval};
 use pgrx::prelude::*;
 
+use crate::clock;
 use crate::error::{Refusal, Result, or_throw, sentence, shortened};
 use crate::flow::rates;
 use crate::input::backoff::Backoff;
@@ -197,6 +198,7 @@ fn set_action(settings: &Settings) -> Result<()> {
         settings.expires_in,
         settings.max_run_time,
     ));
+    action_setting::note_stop(name, clock::now());
     if settings.max_concurrency.is_some() || !settings.clear.is_empty() {
         resize_slots(name, max_concurrency);
     }
@@ -241,7 +243,9 @@ fn taskq_pause_action(action: Option<&str>) -> bool {
                 "If that is a typing error, resume_action undoes it; taskq.actions shows the actions there are.",
             );
         }
-        Ok(action_setting::set_paused(name, true))
+        let paused = action_setting::set_paused(name, true);
+        action_setting::note_stop(name, clock::now());
+        Ok(paused)
     })())
 }
 
@@ -254,6 +258,7 @@ fn taskq_resume_action(action: Option<&str>) -> bool {
             return Err(Refusal::no_such("action setting", name));
         }
         let resumed = action_setting::set_paused(name, false);
+        action_setting::note_stop(name, clock::now());
         wake_all(name);
         Ok(resumed)
     })())

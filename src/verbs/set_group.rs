@@ -2,6 +2,7 @@
 
 use pgrx::prelude::*;
 
+use crate::clock;
 use crate::error::{Refusal, or_throw};
 use crate::input::check_name;
 use crate::number::TaskNo;
@@ -42,6 +43,7 @@ fn taskq_set_group(
 
 fn set_group(group: &str, max_concurrency: Option<i32>, weight: Option<i32>, clear: Vec<&str>) {
     task_group::SET.execute((group, max_concurrency, weight, clear));
+    task_group::NOTE_STOP.execute((group, clock::now()));
     let limit = Limit::of_group(group);
     if let Some(most) = max_concurrency {
         // Performances that began without the limit get its slots.

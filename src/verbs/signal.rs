@@ -8,20 +8,20 @@ use pgrx::prelude::*;
 
 use super::insert::json;
 use crate::clock;
-use crate::error::{Refusal, Result, required};
+use crate::error::{Refusal, Result, required, shortened};
 use crate::guc;
-use crate::input::{self, SignalSpec, TaskSpec, check_id, check_interval, check_name};
+use crate::input::{self, SignalSpec, TaskSpec, check_id, check_interval, check_name, check_value};
 use crate::insert::{OnConflict, Options, insert};
 use crate::locks::{self, Idle, LockStrength, restartable};
 use crate::number::TaskNo;
-use crate::pg::clock::{length, parse_interval};
+use crate::pg::clock::{self as times, parse_interval};
 use crate::pg::json::JsonText;
-use crate::pg::session::check_for_interrupts;
+use crate::pg::session::{self, check_for_interrupts};
 use crate::rights::{self, Doing};
 use crate::settle::{Ending, fold, settle, without_open};
 use crate::state::{Cause, Outcome};
 use crate::store::live::{self, Live};
-use crate::store::{expiry, known_actions, task};
+use crate::store::{expiry, known_actions, sizes, task};
 
 /// `taskq.signal(task_id, result, status, action, retention) -> boolean`
 #[pg_extern(sql = "")]
@@ -51,8 +51,26 @@ fn taskq_signal_tasks(signals: Option<AnyElement>) -> i64 {
 
 /// Completes the signals, each of which has an id of its own; how many this call has completed.
 fn send_all(signals: &[SignalSpec]) -> Result<i64> {
+    session::refuse_if_read_only();
+    for signal in signals {
+        check_value(|| format!("the result of signal \"{}\"", shortened(&signal.task_id)), length(signal))?;
+    }
     rights::check_named(Doing::Change, signals.iter().map(|signal| signal.task_id.as_str()))?;
     restartable(|| send(signals))
+}
+
+/// How long the result is, in bytes.
+fn length(signal: &SignalSpec) -> usize {
+    signal.result.as_ref().map_or(0, |result| result.0.len())
+}
+
+/// Refuses a result that is too large beside what the signal has.
+fn check_beside(signals: &[SignalSpec], numbers: &HashMap<String, TaskNo>) -> Result<()> {
+    let others = |has: &sizes::Sizes| i64::from(has.body) + i64::from(has.metadata);
+    signals.iter().try_for_each(|signal| match numbers.get(&signal.task_id) {
+        Some(task_no) => sizes::check("the result", length(signal), &[*task_no], others),
+        None => Ok(()),
+    })
 }
 
 /// Completes those that have not ended or expired before, and inserts what is not there. Of two calls at once, the second waits for
@@ -64,6 +82,7 @@ fn send(signals: &[SignalSpec]) -> Result<i64> {
         let missing: Vec<_> =
             signals.iter().filter(|signal| !numbers.contains_key(&signal.task_id)).collect();
         if missing.is_empty() {
+            check_beside(signals, &numbers)?;
             return Ok(end(signals, &numbers, rows));
         }
         rights::check_actions(Doing::Insert, missing.iter().map(|signal| signal.action.as_str()))?;
@@ -121,7 +140,7 @@ fn end(signals: &[SignalSpec], numbers: &HashMap<String, TaskNo>, mut rows: Hash
 /// may come later.
 fn early(signal: &SignalSpec) -> TaskSpec {
     let action = known_actions::named([signal.action.as_str()].into_iter()).pop();
-    let of_action = action.and_then(|action| action.setting.retention).map(length);
+    let of_action = action.and_then(|action| action.setting.retention).map(times::length);
     let kept_otherwise = of_action.or_else(|| guc::retention(Outcome::Completed));
     let is_short = signal.retention.is_none() && kept_otherwise.is_some_and(|kept| kept < DAY);
     let at_least = if is_short { parse_interval("1 day") } else { None };

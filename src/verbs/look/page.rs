@@ -106,8 +106,8 @@ static TABLES: [(&str, Statement<(), Row>); 8] = [
                             a.rate_limit || ' in ' || taskq._age(a.rate_period) AS rate, NULL AS held
                        FROM taskq.actions AS a WHERE a.max_concurrency IS NOT NULL OR a.rate_limit IS NOT NULL
                       UNION ALL
-                     SELECT w.name, NULL, NULL, taskq._age(w.not_before - taskq.clock()) FROM taskq.workgroup AS w
-                      WHERE w.not_before > taskq.clock()) AS x ORDER BY x.name"
+                     SELECT w.name, NULL, NULL, taskq._age(max(w.not_before) - taskq.clock()) FROM taskq.workgroup AS w
+                      WHERE w.not_before > taskq.clock() GROUP BY w.name) AS x ORDER BY x.name"
         ),
     ),
     (
@@ -118,7 +118,7 @@ static TABLES: [(&str, Statement<(), Row>); 8] = [
                     pg_catalog.array_to_string(ARRAY(
                         SELECT o.id FROM taskq.dependency AS d
                          CROSS JOIN LATERAL (SELECT o.id FROM taskq.task AS o WHERE o.task_no = d.after_no OFFSET 0) AS o
-                         WHERE d.run_no = b.task_no AND d.wait_no = b.wait_no AND d.counts = 'w'
+                         WHERE d.run_no = b.task_no AND d.wait_no = b.wait_no AND d.state = 'w'
                            AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = d.after_no OFFSET 0)
                          LIMIT 4), ', ') AS \"waits for\"
                FROM (SELECT b.* FROM taskq.blocked AS b WHERE b.since IS NOT NULL ORDER BY b.until LIMIT 51) AS b

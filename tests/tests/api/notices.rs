@@ -124,3 +124,42 @@ fn a_worker_that_forgot_autocommit_is_noticed() {
     ear.session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     assert_eq!(ear.hears(&format!("BEGIN; {own}; COMMIT")), [""; 0], "there was no need to sleep");
 }
+
+#[test]
+fn an_action_that_is_json_gives_a_notice() {
+    let db = Db::new();
+    let mut ear = Ear::new(&db);
+    let heard = ear.hears(r#"SELECT taskq.insert_task('mail', '{"to": "ann"}')"#);
+    assert_eq!(heard, [r#"the action of this task is "{"to": "ann"}": is an id missing?"#]);
+    for call in [r#"insert_task('1', '{mail}')"#, r#"insert_task('2', '[mail')"#, r#"insert_task('3', '7')"#]
+    {
+        assert_eq!(ear.hears(&format!("SELECT taskq.{call}")), [""; 0], "{call}");
+    }
+}
+
+#[test]
+fn a_dependency_of_a_schedule_that_does_not_exist_is_told_of_when_it_is_set_and_at_each_run() {
+    let db = Db::new();
+    let mut ear = Ear::new(&db);
+    let schedule =
+        r#"SELECT taskq.schedule('s', '0 0 1 1 *', '{"action": "x", "depends_on": ["no such load"]}')"#;
+    let heard = ear.hears(schedule);
+    assert!(heard.len() == 1 && heard[0].starts_with("task \"no such load\" does not exist"), "{heard:?}");
+    let problem = |ear: &mut Ear| ear.session.one::<Option<String>>("SELECT problem FROM taskq.schedules");
+    assert_eq!(problem(&mut ear), None);
+    let run = |ear: &mut Ear| {
+        ear.session.set_now(Some("2030-12-31 23:00:00Z"));
+        ear.session.run(schedule);
+        ear.session.set_now(Some("2031-01-01 00:00:10Z"));
+        ear.session.run("SELECT taskq.maintain()");
+        ear.session.set_now(None);
+    };
+    run(&mut ear);
+    assert_eq!(ear.session.one::<String>("SELECT state FROM taskq.tasks WHERE id LIKE 's@%'"), "ready");
+    assert!(problem(&mut ear).is_some_and(|problem| problem.contains("\"no such load\"")));
+    ear.session.run("UPDATE taskq.schedule SET problem = NULL; SELECT taskq.run_schedule('s')");
+    assert!(problem(&mut ear).is_some_and(|problem| problem.contains("\"no such load\"")));
+    ear.session.run("SELECT taskq.insert_task('no such load', 'x')");
+    ear.heard.lock().unwrap().clear();
+    assert_eq!(ear.hears(schedule), [""; 0]);
+}

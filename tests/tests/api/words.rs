@@ -129,13 +129,19 @@ fn what_is_no_number_is_not_valid() {
         ("delay", "update_tasks('{}', delay => '1 s', not_before => now())".to_owned()),
     ] {
         let error = refused(&mut session, "22023", argument, &format!("SELECT taskq.{call}"), &[]);
-        assert_eq!(error.message(), format!("argument \"{argument}\" is not valid"), "{call}");
+        assert!(
+            error.message().starts_with(&format!("argument \"{argument}\" is not valid: ")),
+            "{call}: {error}"
+        );
     }
     for (argument, call) in
         [("max_tasks", "own_tasks('w', -1, '{x}')"), ("max_tries", "update_tasks('{}', max_tries => 0)")]
     {
         let error = refused(&mut session, "22023", argument, &format!("SELECT taskq.{call}"), &[]);
-        assert_eq!(error.message(), format!("argument \"{argument}\" is out of range"), "{call}");
+        assert!(
+            error.message().starts_with(&format!("argument \"{argument}\" is out of range: ")),
+            "{call}: {error}"
+        );
     }
 }
 

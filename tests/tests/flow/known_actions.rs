@@ -155,3 +155,18 @@ fn what_is_set_for_ends_counts_as_well() {
     call(&mut boss, "set_action('x', retention => '1 hour')");
     assert!(!kept(&mut boss, "short again"));
 }
+
+/// Numbers of actions are used up by what is rolled back as well. On wrong code one role that goes on with that keeps all others from
+/// ever naming a new action.
+#[test]
+fn the_numbers_of_actions_do_not_come_to_an_end() {
+    let (_db, mut boss, mut worker) = with_a_task();
+    boss.run("SELECT taskq.insert_task('b', 'y'), setval('taskq.action_no_seq', 2147483647)");
+    boss.run("BEGIN; SELECT taskq.insert_task(NULL, 'undone'); ROLLBACK");
+    boss.run("SELECT setval('taskq.action_no_seq', 2147483647)");
+    boss.run("SELECT taskq.insert_task('c', 'z'), taskq.insert_task('d', 'zz')");
+    for action in ["x", "y", "z", "zz"] {
+        assert_eq!(worker.own("w", 9, &[action]).unwrap().len(), 1, "{action}");
+    }
+    assert_eq!(boss.one::<i64>("SELECT count(DISTINCT action_no) FROM taskq.action"), 4);
+}

@@ -5,5 +5,6 @@ mod estimates;
 mod health;
 mod page;
 mod starving;
+mod stopped;
 mod top;
 mod worked;

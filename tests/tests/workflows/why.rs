@@ -189,3 +189,37 @@ fn a_lost_task_names_what_it_began_with() {
         assert!(!why(&mut session, id).iter().any(|reason| reason.contains("began with")), "{id}");
     }
 }
+
+/// On wrong code one asks again at each step of a long line.
+#[test]
+fn a_blocked_task_tells_what_stands_at_the_end_of_the_line() {
+    let db = Db::new();
+    let mut session = db.connect();
+    let tasks = (1..=30).map(|n| {
+        let before = if n > 1 { json!([format!("t{}", n - 1)]) } else { json!([]) };
+        json!({"id": format!("t{n}"), "action": if n == 1 { "first" } else { "x" }, "depends_on": before})
+    });
+    session.insert(tasks.collect()).unwrap();
+    tells(&mut session, "t30", &["comes down to", "\"t1\"", "ready"]);
+    assert!(
+        !why(&mut session, "t2").iter().any(|reason| reason.contains("comes down to")),
+        "it is named already"
+    );
+    session.own("ann", 1, &["first"]).unwrap();
+    tells(&mut session, "t30", &["comes down to", "\"t1\"", "in-progress", "ann"]);
+    session.run("SELECT taskq.insert_task('s', 'y', signal => true), taskq.insert_task('u', 'y', depends_on => '{s}'),
+                        taskq.insert_task('v', 'y', depends_on => '{u}')");
+    tells(&mut session, "v", &["comes down to", "\"s\"", "a signal that has not come"]);
+}
+
+#[test]
+fn a_dead_end_names_what_it_began_with() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y", "depends_on": ["a"]}, {"id": "c", "action": "y", "depends_on": ["b"]}])).unwrap();
+    session.perform("x", "aborted");
+    let roots: String =
+        session.one("SELECT string_agg(task_id || ' ' || root, ', ' ORDER BY task_id) FROM taskq.dead_ends");
+    assert_eq!(roots, "a a, b a, c a");
+    tells(&mut session, "c", &["it began with \"a\""]);
+}
