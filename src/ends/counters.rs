@@ -31,8 +31,8 @@ thread_local! {
 /// What a transaction has done with a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Touch {
-    /// It has left a signal for it.
-    LeftSignal,
+    /// It has left a row in `countdown` for it.
+    LeftRow,
     /// It has locked it, in whatever strength.
     Locked,
 }
@@ -82,7 +82,7 @@ pub(super) fn look(end: Before) {
 /// The transaction has ended: nothing is touched any more.
 pub(super) fn forget(end: End) {
     let Counters { touched, removed, locking, .. } = COUNTERS.replace(NONE);
-    // Others may have left signals for counters that were locked here, and left it to us to count them.
+    // Others may have left rows for counters that were locked here, and left it to us to count them.
     if end == End::Abort && (!touched.is_empty() || removed.is_some() || locking) {
         wake::let_one_look();
     }

@@ -7,7 +7,7 @@ use crate::number::TaskNo;
 
 pub(crate) use super::counters::{Touch, is_preparing, touched};
 
-/// Has the signals of these tasks checked before the transaction commits. To be called after their counters were
+/// Has the countdown rows of these tasks looked at before the transaction commits. To be called after their counters were
 /// touched and not removed: for a lock, before another transaction can have found the counter locked, or as soon as
 /// the lock is there (see [`locking`] for locks that take their time).
 pub(crate) fn look_again(task_nos: &[TaskNo], touch: Touch) {
@@ -19,7 +19,7 @@ pub(crate) fn look_again(task_nos: &[TaskNo], touch: Touch) {
 }
 
 /// Counters are about to be locked, one after the other. While the next is waited for, others find the first ones locked, and
-/// leave signals. If the locking does not come to an end, by an error or a restart, a later call has to count these in this
+/// leave rows for them. If the locking does not come to an end, by an error or a restart, a later call has to count these in this
 /// transaction's place.
 pub(crate) fn locking() {
     at_end::listen();
@@ -32,8 +32,8 @@ pub(crate) fn locked(task_nos: &[TaskNo]) {
     set_locking(false);
 }
 
-/// The counter of this task is removed. Once that is committed its signals need no check any more. But it may be undone, and
-/// others may have left signals for it by then.
+/// The counter of this task is removed. Once that is committed its rows need no look any more. But it may be undone, and
+/// others may have left rows for it by then.
 pub(crate) fn removed(task_no: TaskNo) {
     at_end::listen();
     add_removed(task_no);

@@ -87,7 +87,7 @@ fn lock_if(
             Ok(())
         })?;
         missing.retain(|task_no| !found.contains_key(task_no));
-        // Signals to counters that are locked here are deferred: they are counted before this transaction commits.
+        // Ends for counters that are locked here are left in `countdown`: they are counted before this transaction commits.
         if !missing.is_empty() {
             touched::locking();
         }

@@ -1,9 +1,9 @@
 //! The last look before a transaction commits: it frees what nothing blocks any more, or leaves that to a transaction that looks
 //! later.
 //!
-//! Signals of one task may come from several transactions at once. One of them has its counter locked, the others leave rows in
-//! `signal`. When all have committed, the counter must have counted everything, and no later call may come. So each transaction
-//! that has locked a counter, or left a signal for one, looks once more right before it commits, in [`last_look`], and commits in
+//! Ends for one task may come from several transactions at once. One of them has its counter locked, the others leave rows in
+//! `countdown`. When all have committed, the counter must have counted everything, and no later call may come. So each transaction
+//! that has locked a counter, or left a row for one, looks once more right before it commits, in [`last_look`], and commits in
 //! one of three cases (those in which it gives up are named at the end):
 //!
 //! 1. **Something is still unsent** ([`super::unsent`]): even if all that is open or committing commits, the counter
@@ -14,24 +14,24 @@
 //!
 //! That a transaction is past its look is shown by a lock on a *sign* that stands for the counter. (It is a lock of the lock
 //! manager, tried and never waited for, and freed when the commit is visible to all.) The sign is taken before the look: in one
-//! mode by a transaction that only left a signal ([`Mode::Beside`]), in another by one that has the counter locked
+//! mode by a transaction that only left a row ([`Mode::Beside`]), in another by one that has the counter locked
 //! ([`Mode::Within`]); to commit in case 2 in a mode that conflicts with all others ([`Mode::Only`]). Case 3 is found out by
 //! asking for the sign in a mode ([`Mode::Shared`]) that conflicts with that of the transaction with the counter, *then* trying
 //! to lock the counter: the transaction that has it at that moment looks after the question. A transaction that may not commit
 //! yet gives all its signs up, naps for some milliseconds at most and looks again.
 //!
-//! *Why nothing stays behind.* Suppose that all signals of a task are sent and committed, and that its counter still has not
+//! *Why nothing stays behind.* Suppose that all ends for a task are sent and committed, and that its counter still has not
 //! counted them all. Of the transactions that touched the counter let T be the one that looked last. What the others did they did
 //! before their looks, so T saw all of it, committed or not: nothing was unsent, which excludes case 1. The transaction that
 //! would make it case 3 looks later than T, which excludes that. So it was case 2: each of the others was at its end, T saw their
-//! signals as committed, and has counted them all.
+//! rows as committed, and has counted them all.
 //!
 //! *Why no transaction waits long.* The one wait is for a sign, and signs are held from a look to the end of the commit that
 //! follows it at once: for as long as a commit takes, and not by a transaction that its client leaves open. A transaction that
 //! waits has no sign, so no two wait for each other. (The tables that every look reads are locked before. Otherwise a transaction
 //! with a sign could wait for a VACUUM FULL, which waits for a transaction that naps for that sign: a circle that no deadlock
 //! detector sees.) Where many parents of one child are returned at the same time, their transactions do not wait
-//! before the last signal or a loss has been sent, as a rule; then a transaction waits for those that are past their looks.
+//! before the last end or a loss has been sent, as a rule; then a transaction waits for those that are past their looks.
 //!
 //! Should a commit hang (its standby does not answer), a transaction that waits for it gives up after [`COMMIT_HANGS_AFTER`], commits, and
 //! wakes a waiting call that looks. So does, at once, a transaction that finds the server's table of locks full, and one that has
@@ -56,7 +56,7 @@ use crate::wake;
 /// Of the sign that tells that the transaction is past its look.
 fn mode(touch: Touch) -> Mode {
     match touch {
-        Touch::LeftSignal => Mode::Beside,
+        Touch::LeftRow => Mode::Beside,
         Touch::Locked => Mode::Within,
     }
 }
@@ -115,7 +115,7 @@ enum Step {
 /// What the steps before the next have left.
 #[derive(Default)]
 struct Steps {
-    /// Tasks with many signals have been tidied up.
+    /// Tasks with many rows have been tidied up.
     tidied: bool,
     /// The last attempt to count came to nothing.
     counted_all: bool,

@@ -1,10 +1,10 @@
 //! Counting down the tasks that wait.
 //!
-//! **Signalling waits for no counter.** It changes the counters it needs without waiting for a lock, in the order
+//! **Counting waits for no counter.** It changes the counters it needs without waiting for a lock, in the order
 //! of task numbers; for a counter that another transaction has locked it appends a row to `countdown` instead. Those
 //! rows are folded into the counter later (see [`super::fold`]), by a transaction that has locked the
 //! counter *first* and then deletes them with a newer snapshot: whichever of the two commits first, each
-//! signal is counted by exactly one transaction, the one that updates the counter and commits. That one does so
+//! end is counted by exactly one transaction, the one that updates the counter and commits. That one does so
 //! as soon as it matters is the concern of [`super::commit`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -139,8 +139,8 @@ pub(crate) fn apply(deltas: Deltas, settled_at: Option<Time>, now: Time) -> Vec<
     endings
 }
 
-/// Appends the signals of tasks whose counters other transactions have locked. A task that has no counter any more
-/// (it was cancelled, or aborted by an earlier signal, for instance) needs none; one that is there by now was not to be had either.
+/// Appends the ends for tasks whose counters other transactions have locked. A task that has no counter any more
+/// (it was cancelled, or has aborted by an earlier end) needs none; one that is there by now was not to be had either.
 fn defer(deltas: &Deltas, mut busy: Vec<(TaskNo, WaitNo)>, not_there: &[(TaskNo, WaitNo)]) {
     if !not_there.is_empty() {
         let task_nos: Vec<TaskNo> = not_there.iter().map(|(task_no, _)| *task_no).collect();
@@ -163,7 +163,7 @@ fn defer(deltas: &Deltas, mut busy: Vec<(TaskNo, WaitNo)>, not_there: &[(TaskNo,
             skipped: delta.skipped,
         }
     }));
-    touched::look_again(&busy.iter().map(|(task_no, _)| *task_no).collect::<Vec<_>>(), Touch::LeftSignal);
+    touched::look_again(&busy.iter().map(|(task_no, _)| *task_no).collect::<Vec<_>>(), Touch::LeftRow);
 }
 
 /// Tasks that wait no more, and for which some of their dependencies suffice, go on without those that are open; suspended ones do not.

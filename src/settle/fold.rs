@@ -1,4 +1,4 @@
-//! Folding deferred signals into the counters they are for.
+//! Folding countdown rows into the counters they are for.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -15,8 +15,8 @@ use crate::pg::statement::Statement;
 use crate::store::live::{Live, Place};
 use crate::store::{contradiction, countdown};
 
-/// The first $2 tasks with signals that have higher numbers than $1: from one to the next along the index, however
-/// many signals each has.
+/// The first $2 tasks with countdown rows that have higher numbers than $1: from one to the next along the index, however
+/// many rows each has.
 static NEXT_COUNTERS: Statement<(TaskNo, i32), TaskNo> = Statement::new(
     c"WITH RECURSIVE waiting AS (
         (SELECT s.run_no FROM taskq.countdown s WHERE s.run_no > $1 ORDER BY s.run_no LIMIT 1)
@@ -43,7 +43,7 @@ const MOST_LOOKED_AT: usize = 1000;
 /// How many a call looks at that folds only some of them.
 const TASKS_OF_A_SMALL_FOLD: i32 = 200;
 
-/// Folds the deferred signals of up to about `limit` tasks; returns whether it changed anything. The next call in this
+/// Folds the countdown rows of up to about `limit` tasks; returns whether it changed anything. The next call in this
 /// backend goes on behind them.
 pub(crate) fn some(limit: i32, now: Time) -> bool {
     let mut looked_at = 0;
@@ -61,7 +61,7 @@ pub(crate) fn some(limit: i32, now: Time) -> bool {
     }
 }
 
-/// Folds the deferred signals of about `limit` tasks, passing over those whose counters are locked; returns whether it
+/// Folds the countdown rows of about `limit` tasks, passing over those whose counters are locked; returns whether it
 /// changed anything. If not, nothing is left that it could fold.
 pub(crate) fn first(limit: i32, now: Time) -> bool {
     let mut from = TaskNo::NONE;
@@ -79,7 +79,7 @@ pub(crate) fn first(limit: i32, now: Time) -> bool {
     }
 }
 
-/// Of some tasks with deferred signals, folds those of up to `limit` that nothing more has to be sent to, or a loss was sent
+/// Of some tasks with countdown rows, folds those of up to `limit` that nothing more has to be sent to, or a loss was sent
 /// to; returns whether it changed anything. For transactions that stay open: what they count, others have to leave to them.
 pub(crate) fn due(limit: usize, now: Time) -> bool {
     let mut due = unsent::look(&go_on(TASKS_OF_A_SMALL_FOLD)).all_sent;
@@ -99,17 +99,17 @@ fn next(from: TaskNo, limit: i32) -> Vec<TaskNo> {
     NEXT_COUNTERS.query((from, limit))
 }
 
-/// Folds the deferred signals of these tasks; returns whether it changed anything.
+/// Folds the countdown rows of these tasks; returns whether it changed anything.
 pub(crate) fn of(task_nos: &[TaskNo], now: Time) -> bool {
     let waiting: Vec<TaskNo> = OF.query(task_nos);
     fold(waiting, now)
 }
 
-/// Locks tasks that a call is about to end or to change, with the signals counted that were left for them while others, or an
+/// Locks tasks that a call is about to end or to change, with the ends counted that were left for them while others, or an
 /// earlier call of this transaction, had their counters: what has ended for a task before the call has it is not undone by what
 /// the call does. `rows` are those that `lock` has locked; it is called again where counting has changed anything.
 ///
-/// No transaction can leave another signal for a counter that is ours without leaving the count to our last
+/// No transaction can leave another row for a counter that is ours without leaving the count to our last
 /// look.
 pub(crate) fn locked<T>(
     mut lock: impl FnMut() -> Result<T>,
@@ -125,9 +125,9 @@ pub(crate) fn locked<T>(
     }
 }
 
-/// Removes the signals of tasks that do not wait and are about to begin anew: what is due to them is worked out
-/// from their dependencies, so that a signal of their earlier life would count twice. The caller has locked all that
-/// they wait for, and so waited for the transactions that were sending one.
+/// Removes the countdown rows of tasks that do not wait and are about to begin anew: what is due to them is worked out
+/// from their dependencies, so that a row of their earlier life would count twice. The caller has locked all that
+/// they wait for, and so waited for the transactions that were leaving one.
 pub(crate) fn forget(task_nos: &[TaskNo]) {
     countdown::FORGET.execute(task_nos);
 }
@@ -149,7 +149,7 @@ fn fold_what_can_be(waiting: Vec<TaskNo>, now: Time) -> bool {
     sweep(waiting, &counted)
 }
 
-/// Removes signals for tasks that do not wait any more, among those that could not be locked; whether this, or the counting before,
+/// Removes the rows of tasks that do not wait any more, among those that could not be locked; whether this, or the counting before,
 /// has changed anything.
 fn sweep(waiting: Vec<TaskNo>, counted: &[Counted]) -> bool {
     let locked: HashSet<TaskNo> = counted.iter().flat_map(|part| &part.locked).copied().collect();
@@ -162,20 +162,20 @@ fn sweep(waiting: Vec<TaskNo>, counted: &[Counted]) -> bool {
 pub(super) struct Counted {
     /// The tasks whose counters were free, and are locked now, or were ours already.
     pub(super) locked: Vec<TaskNo>,
-    /// Signals were counted.
+    /// Rows were counted.
     pub(super) changed: bool,
 }
 
-/// Locks those of the counters that no other transaction has, and counts the signals that are there for them. Not those of tasks
+/// Locks those of the counters that no other transaction has, and counts the rows that are there for them. Not those of tasks
 /// that this backend has met with and cannot free: it would fail with them again, in its last look before it commits for
 /// instance.
 pub(super) fn try_lock_and_count(task_nos: &[TaskNo], now: Time) -> Counted {
-    // The counter first, then its signals with a newer snapshot: no other transaction can take them
+    // The counter first, then its rows with a newer snapshot: no other transaction can take them
     // meanwhile, and those committed before the lock was had are seen.
     touched::locking();
     let task_nos: Vec<TaskNo> = task_nos.iter().copied().filter(|n| !contradiction::is_left(*n)).collect();
     let locked: Vec<TaskNo> = LOCK_COUNTERS.query(task_nos);
-    // A transaction that sends a signal meanwhile finds the counter locked, and leaves the last look to this one.
+    // A transaction that has an end to count meanwhile finds the counter locked, and leaves the last look to this one.
     touched::locked(&locked);
     if locked.is_empty() {
         return Counted { locked, changed: false };
@@ -192,7 +192,7 @@ pub(super) fn try_lock_and_count(task_nos: &[TaskNo], now: Time) -> Counted {
     if deltas.is_empty() {
         return Counted { locked, changed: false };
     }
-    // What was too late for a suspended task has left no signal.
+    // What was too late for a suspended task has left no row.
     propagate_deltas(deltas, None, now);
     Counted { locked, changed: true }
 }

@@ -33,7 +33,7 @@ pub(crate) fn free_overdue(limit: i32, now: Time) -> usize {
     done.parts.into_iter().sum()
 }
 
-/// Frees tasks whose counters are locked by this transaction, or aborts them if they have lost a dependency. Signals that were left for
+/// Frees tasks whose counters are locked by this transaction, or aborts them if they have lost a dependency. Ends that were left for
 /// them count first: a task is not to go on without what has settled. An end that comes from here on finds no counter with the number
 /// of this wait.
 fn free(task_nos: &[TaskNo], now: Time) -> usize {

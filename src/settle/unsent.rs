@@ -1,4 +1,4 @@
-//! How much of what a task waits for no transaction has sent yet: neither counted nor left in `signal`, be it by a
+//! How much of what a task waits for no transaction has sent yet: neither counted nor left in `countdown`, be it by a
 //! transaction that is still open.
 
 use std::collections::HashMap;
@@ -7,11 +7,11 @@ use crate::number::TaskNo;
 use crate::pg::uncommitted::Table;
 
 /// With the columns `run_no`, `wait_no`, `satisfied`, `failed`, `lost`, `lost_status`, `skipped`.
-static SIGNAL: Table = Table { schema: c"taskq", name: c"countdown", index: c"countdown_run_idx" };
+static COUNTDOWN: Table = Table { schema: c"taskq", name: c"countdown", index: c"countdown_run_idx" };
 /// With `task_no` and `remaining` as its first columns.
 static BLOCKED: Table = Table { schema: c"taskq", name: c"blocked", index: c"blocked_pkey" };
 
-/// How many rows of a task there may be in `signal` before they are tidied away.
+/// How many rows of a task there may be in `countdown` before they are tidied away.
 const PILE: usize = 64;
 
 /// What there is to do for tasks that wait.
@@ -23,28 +23,28 @@ pub(super) struct Found {
     pub(super) piled_up: Vec<TaskNo>,
 }
 
-/// The signals of one task.
+/// The countdown rows of one task.
 #[derive(Clone, Copy, Default)]
 struct Sent {
     rows: usize,
-    signals: i64,
+    ends: i64,
     lost: bool,
 }
 
-/// Looks at the signals of these tasks as they will be if every open transaction commits.
+/// Looks at the countdown rows of these tasks as they will be if every open transaction commits.
 ///
-/// Never takes something for unsent that was sent before the look began. Signals are read before counters: one that is counted
-/// in between is subtracted twice. Of a counter that another transaction is changing the lower version is taken; a signal that
+/// Never takes something for unsent that was sent before the look began. Rows are read before counters: one that is counted
+/// in between is subtracted twice. Of a counter that another transaction is changing the lower version is taken; a row that
 /// this transaction is removing is in the count of its version. A counter that is changed while this looks may be missed if the
 /// change is committed by then, as though the task did not wait any more: the transaction that changed it looks after its
-/// change, sees the signals that are left by then, and asks for the signs of those that look now ([`super::commit`]).
+/// change, sees the rows that are left by then, and asks for the signs of those that look now ([`super::commit`]).
 pub(super) fn look(task_nos: &[TaskNo]) -> Found {
     let mut sent: HashMap<TaskNo, Sent> = HashMap::new();
-    SIGNAL.each(task_nos.iter().map(|n| n.0), [3, 5], |task_no, [satisfied, lost], doomed| {
+    COUNTDOWN.each(task_nos.iter().map(|n| n.0), [3, 5], |task_no, [satisfied, lost], doomed| {
         if !doomed {
             let sent = sent.entry(TaskNo(task_no)).or_default();
             sent.rows += 1;
-            sent.signals += i64::from(satisfied) + i64::from(lost);
+            sent.ends += i64::from(satisfied) + i64::from(lost);
             sent.lost |= lost > 0;
         }
     });
@@ -63,7 +63,7 @@ pub(super) fn look(task_nos: &[TaskNo]) -> Found {
     // A task without a counter does not wait any more.
     for (task_no, left) in waiting.iter().filter_map(|n| Some((*n, *remaining.get(n)?))) {
         let sent = sent[&task_no];
-        if sent.lost || left <= sent.signals {
+        if sent.lost || left <= sent.ends {
             found.all_sent.push(task_no);
         } else if sent.rows >= PILE {
             found.piled_up.push(task_no);

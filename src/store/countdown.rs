@@ -1,4 +1,4 @@
-//! The table `countdown`: signals that wait to be counted because the counter was not to be had.
+//! The table `countdown`: ends of dependencies that wait to be counted because the counter was not to be had.
 
 use crate::number::{TaskNo, WaitNo};
 use crate::pg::statement::Statement;
@@ -32,24 +32,24 @@ pub(crate) fn any(look: &Look) -> bool {
     look.first(&BY_TASK, &[], |_| ()).is_some()
 }
 
-/// Removes the signals that are due to these tasks.
+/// Removes the rows of these tasks.
 pub(crate) static FORGET: Statement<&[TaskNo]> =
     Statement::new(c"DELETE FROM taskq.countdown s WHERE s.run_no = ANY ($1)");
 
-/// Takes the signals that are due to these tasks, whose counters the caller has locked. The fields are those
-/// of [`Signal`], the status before the number of skipped ones.
+/// Takes the rows of these tasks, whose counters the caller has locked. The fields are those of [`Countdown`], the status before the
+/// number of skipped ones.
 pub(crate) static TAKE: Statement<&[TaskNo], (TaskNo, WaitNo, i32, i32, i32, Option<String>, i32)> =
     Statement::new(
         c"DELETE FROM taskq.countdown s WHERE s.run_no = ANY ($1)
       RETURNING s.run_no, s.wait_no, s.satisfied, s.failed, s.lost, s.lost_status, s.skipped",
     );
 
-/// Signals of tasks that do not wait any more. It waits for no other transaction that is removing some of them; a task
-/// that is brought back forgets its signals, and waits for this.
+/// Rows of tasks that do not wait any more. It waits for no other transaction that is removing some of them; a task
+/// that is brought back forgets its rows, and waits for this.
 ///
-/// One statement, so that both questions are asked of one snapshot: a signal that is there while its counter is not
-/// was sent for a wait that is over, since its sender had seen the counter. (Asked one after the other, a
-/// retry and a new signal could come in between, and that one would be lost.)
+/// One statement, so that both questions are asked of one snapshot: a row that is there while its counter is not
+/// is of a wait that is over, since its sender had seen the counter. (Asked one after the other, a
+/// retry and a new row could come in between, and that one would be lost.)
 pub(crate) static SWEEP: Statement<&[TaskNo]> = Statement::new(
     c"DELETE FROM taskq.countdown d
        WHERE d.ctid = ANY (ARRAY(
@@ -77,19 +77,19 @@ pub(crate) struct Countdown<'a> {
     pub(crate) skipped: i32,
 }
 
-/// Leaves signals to a later call that counts.
-pub(crate) fn append<'a>(signals: impl Iterator<Item = Countdown<'a>>) {
+/// Leaves ends to a later call that counts.
+pub(crate) fn append<'a>(rows: impl Iterator<Item = Countdown<'a>>) {
     insert(&TABLE, |into| {
-        for signal in signals {
+        for row in rows {
             into.row(|| {
                 [
-                    RUN_NO.to(signal.task_no),
-                    WAIT_NO.to(signal.wait_no),
-                    SATISFIED.to(signal.satisfied),
-                    FAILED.to(signal.failed),
-                    LOST.to(signal.lost),
-                    LOST_STATUS.to(signal.status),
-                    SKIPPED.to(signal.skipped),
+                    RUN_NO.to(row.task_no),
+                    WAIT_NO.to(row.wait_no),
+                    SATISFIED.to(row.satisfied),
+                    FAILED.to(row.failed),
+                    LOST.to(row.lost),
+                    LOST_STATUS.to(row.status),
+                    SKIPPED.to(row.skipped),
                 ]
             });
         }

@@ -12,7 +12,7 @@
 //! that stays open stops them. Here no claim loses a task: it only comes later, and marks of times go on while that
 //! transaction does.
 //!
-//! `signal` has no order in time: that it is empty is what is remembered, for half a second at most.
+//! `countdown` has no order in time: that it is empty is what is remembered, for half a second at most.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use crate::store::by_time;
 /// Of how many actions of a call something is remembered at most.
 const MOST_ACTIONS: usize = 1_024;
 
-/// How long an empty `signal` is remembered at most.
+/// How long an empty `countdown` is remembered at most.
 const SIGNALS: Duration = Duration::from_millis(500);
 
 /// The low end of an index.
@@ -52,7 +52,7 @@ pub(crate) struct Starts {
     pub(crate) scheduled: Vec<Time>,
     /// Of each kind of what is due by time.
     pub(crate) by_time: by_time::Each<Time>,
-    /// Whether there may be signals.
+    /// Whether there may be countdown rows.
     pub(crate) signals: bool,
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Found {
     pub(crate) scheduled: Vec<Option<Time>>,
     /// Of each kind of what is due by time, the first time that has come; `None`: none has.
     pub(crate) by_time: by_time::Each<Option<Time>>,
-    /// Whether there are signals to be counted; false, too, where they were not looked for.
+    /// Whether there are countdown rows to be counted; false, too, where they were not looked for.
     pub(crate) signals: bool,
 }
 

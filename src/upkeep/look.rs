@@ -15,7 +15,7 @@ pub(crate) struct Due {
     pub(super) lease: bool,
     /// Tasks of the actions that were asked about whose time has come.
     pub(crate) tasks: bool,
-    /// There are signals to be counted.
+    /// There are countdown rows to be counted.
     pub(super) signal: bool,
     /// Settled tasks whose retention is over.
     pub(crate) expired: bool,

@@ -112,7 +112,7 @@ pub(crate) fn tidy_before_commit() {
     }
 }
 
-/// Folds deferred signals, if there are any; returns whether that changed anything. A call whose transaction may stay
+/// Folds countdown rows, if there are any; returns whether that changed anything. A call whose transaction may stay
 /// open counts for a task only if nothing more has to be sent to that, or a loss was sent.
 pub(crate) fn fold(now: Time) -> bool {
     if in_transaction_block() { fold::due(STEP as usize, now) } else { fold::some(STEP, now) }

@@ -1,5 +1,5 @@
 //! Settled tasks are removed once their retention is over. That frees and deletes no other task: those that waited for them have
-//! counted their ends, or have signals of them. What a suspension has added to the dependencies of a task is not removed here before
+//! counted their ends, or have countdown rows of them. What a suspension has added to the dependencies of a task is not removed here before
 //! that task has ended: its results come with each grant.
 
 use std::collections::HashMap;

@@ -62,7 +62,7 @@ pub(crate) fn step(kind: &str, patience: Duration, now: Time) -> Result<Step> {
     })
 }
 
-/// Low ends of indexes; of `scheduled`, that of each action. As a rule there are no deferred signals.
+/// Low ends of indexes; of `scheduled`, that of each action. `countdown` is empty most of the time.
 static NEXT_OF_ALL: Statement<(Time, Time), Option<Time>> = Statement::new(
     c"WITH RECURSIVE actions AS (
         (SELECT s.action_no, s.due FROM taskq.scheduled s ORDER BY s.action_no, s.due LIMIT 1)

@@ -91,7 +91,7 @@ pub(crate) fn by_time(due: Time) {
     }
 }
 
-/// This transaction leaves signals that another one has to count.
+/// This transaction leaves countdown rows that another one has to count.
 pub(crate) fn signals_left() {
     note(TIMER_CHANNEL, HowMany::UpTo(1));
     due(clock::now());
@@ -154,7 +154,7 @@ pub(crate) fn due(time: Time) {
     lately::will_be_due(time);
 }
 
-/// A call that waits for work is to look now, and so is the background worker: signals may be left that no commit
+/// A call that waits for work is to look now, and so is the background worker: countdown rows may be left that no commit
 /// counts. To be called when a transaction has ended, or a savepoint was rolled back: unlike the notes this takes
 /// effect as soon as its locks are gone.
 pub(crate) fn let_one_look() {

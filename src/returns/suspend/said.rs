@@ -43,8 +43,11 @@ impl Suspension {
 
 /// A task that is being suspended: where it stands in the call, the performance that has ended, and for what it waits.
 pub(super) struct One<'a> {
+    /// Its place in the call.
     pub(super) at: usize,
+    /// Its row, which is removed.
     pub(super) live: Live,
+    /// What is said of it.
     pub(super) how: &'a Suspension,
     /// What it waits for that it did not have before.
     pub(super) waits: Waits,
@@ -53,14 +56,17 @@ pub(super) struct One<'a> {
 }
 
 impl One<'_> {
+    /// When its wait is over at the latest; `None`: when all has ended.
     pub(super) fn until(&self, now: Time) -> Option<Time> {
         self.how.wait_at_most.map(|most| now.plus(most))
     }
 
+    /// Before when it is not granted again; `None`: it may be at once.
     pub(super) fn not_before(&self, now: Time) -> Option<Time> {
         self.how.retry_after.map(|after| now.plus(after))
     }
 
+    /// Its counter, with so many that remain.
     pub(super) fn counter(&self, remaining: i32, wait_no: WaitNo, now: Time) -> Counter {
         Counter { remaining, spare: 0, not_before: self.not_before(now), wait_no, since: Some(now) }
     }
