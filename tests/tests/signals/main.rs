@@ -10,6 +10,7 @@ mod milestones;
 mod prepared;
 mod prompt;
 mod read_only;
+mod recounted;
 mod repeatable_read;
 mod rolled_back_holder;
 mod savepoints;

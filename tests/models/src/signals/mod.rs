@@ -141,7 +141,7 @@ struct Counter {
     changed: Option<Option<u8>>,
 }
 
-/// A row of `signal`.
+/// A row of `countdown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Signal {
     child: Child,

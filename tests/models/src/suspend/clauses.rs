@@ -28,8 +28,10 @@ pub enum Clause {
     /// those that are locked (`remove::lock_dependents`).
     TaskBeforeEdges,
     /// A suspended task is freed once nothing is left that it waits for, also by a deletion, and also one for which some of its
-    /// dependencies suffice (`remove::Loss::leaves`).
+    /// dependencies suffice (`recount::recounted`).
     SuspendedIsFreed,
+    /// A counter that is worked out has what is left for it on top, as the same snapshot shows it (`recount::recounted`).
+    RecountWithRows,
     /// A transaction that has touched the counter looks before it commits (`commit::before_commit`).
     LookBeforeCommit,
     /// A rollback of a transaction that has touched the counter wakes a call that looks (`ends::touched`).
@@ -37,7 +39,7 @@ pub enum Clause {
 }
 
 /// Those that are needed, each by itself.
-pub const NEEDED: [Clause; 14] = [
+pub const NEEDED: [Clause; 15] = [
     Clause::KeyShare,
     Clause::EdgesAfterRemoval,
     Clause::CompareInCount,
@@ -50,6 +52,7 @@ pub const NEEDED: [Clause; 14] = [
     Clause::OneSnapshot,
     Clause::TaskBeforeEdges,
     Clause::SuspendedIsFreed,
+    Clause::RecountWithRows,
     Clause::LookBeforeCommit,
     Clause::RollbackWakes,
 ];

@@ -1,6 +1,6 @@
 //! The steps of a transaction that deletes what the task waits for.
 
-use super::{At, Clause, State, Suspend, Who};
+use super::{At, Clause, Edge, Signal, State, Suspend, Who};
 
 impl Suspend {
     /// Whether the task waits for what this transaction deletes.
@@ -34,7 +34,7 @@ impl Suspend {
         state.backends[b].at = if self.has(Clause::TaskBeforeEdges) { At::Losing } else { At::LockingTask };
     }
 
-    /// `remove::edges_gone`, from where the task is locked.
+    /// `fold::of`, where the task is locked.
     pub(super) fn lose(&self, state: &mut State, b: Who) {
         let gone = std::mem::take(&mut state.backends[b].gone);
         if gone.is_empty() || !state.can_lock(b) {
@@ -46,27 +46,39 @@ impl Suspend {
             self.go_on(state, b);
             return;
         }
+        state.backends[b].at = At::Recounting;
+    }
+
+    /// `Recount::after`, by one snapshot: what is open, and what has ended and is left to be counted.
+    pub(super) fn recount(&self, state: &mut State, b: Who) {
+        let Some(counter) = state.counter else { unreachable!() };
+        let of_wait = |e: &&Edge| e.by.is_none() && e.dropped != Some(b) && e.wait_no == counter.wait_no;
+        let edges = state.edges.iter().filter(of_wait);
+        let open = edges.filter(|e| !state.awaited[e.after as usize].ended).count() as i8;
+        let seen =
+            |s: &&Signal| s.wait_no == counter.wait_no && s.by.is_none_or(|by| by == b) && s.taken.is_none();
+        let left = state.signals.iter().filter(seen).map(|signal| signal.ends.all() as i8).sum::<i8>();
+        let uncounted = open + if self.has(Clause::RecountWithRows) { left } else { 0 };
         let Some(counter) = state.counter.as_mut() else { unreachable!() };
-        let mut left = counter.changed.flatten().unwrap_or(counter.now);
-        let open = gone.iter().filter(|wait_no| **wait_no == counter.wait_no).count() as i8;
+        let mut count = counter.changed.flatten().unwrap_or(counter.now);
         let suspended = counter.suspended && self.has(Clause::SuspendedIsFreed);
         let some_suffice = self.inserted.is_some() && !suspended;
         state.backends[b].at = At::Open;
-        if some_suffice && left.spare < open {
+        if some_suffice {
+            count.spare = uncounted - count.remaining;
+        } else {
+            count.remaining = uncounted;
+        }
+        if some_suffice && count.spare < 0 {
             counter.changed = Some(None);
-            state.backends[b].over = Some(left);
+            state.backends[b].over = Some(count);
             state.backends[b].at = At::Dropping;
-        } else if some_suffice {
-            left.spare -= open;
-            counter.changed = Some(Some(left));
-        } else if left.remaining <= open {
-            left.remaining = 0;
+        } else if count.remaining < 1 {
             counter.changed = Some(None);
-            state.backends[b].over = Some(left);
+            state.backends[b].over = Some(count);
             self.release(state, b);
         } else {
-            left.remaining -= open;
-            counter.changed = Some(Some(left));
+            counter.changed = Some(Some(count));
         }
     }
 }

@@ -151,7 +151,7 @@ impl Ends {
     }
 }
 
-/// A row of `signal`.
+/// A row of `countdown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Signal {
     wait_no: WaitNo,
@@ -187,6 +187,7 @@ enum At {
     LockingTask,
     LockingEdges,
     Losing,
+    Recounting,
     /// Upkeep.
     Folding,
     Dropping,
@@ -289,8 +290,10 @@ pub enum Step {
     LockTask(usize),
     /// `locks::lock_edges_of`, and `dependency::REMOVE_AFTER`.
     LockEdges(usize),
-    /// `remove::edges_gone`: signals are counted, and the counter is lowered.
+    /// `remove::edges_gone`: what is left for the task is counted.
     Lose(usize),
+    /// `Recount::after`: the counter is worked out.
+    Recount(usize),
     /// `suspended::OVERDUE`.
     LockOverdue,
     /// `fold::of`.
