@@ -47,17 +47,6 @@ impl Refusal {
         )
     }
 
-    /// `TQ002`: one element of a call was to be left out for a task that another one replaces.
-    pub(crate) fn skipped_and_replaced(id: &str) -> Self {
-        let id = shortened(id);
-        Refusal::new(
-            "TQ002",
-            format!("task \"{id}\" exists, and is to be replaced"),
-            "An element of the call has its id, and would be skipped; another one takes its place by its unique key.".to_owned(),
-            "Insert the two in one call each, the one with the key first.",
-        )
-    }
-
     /// `TQ002`: the key of a unique task is held by another.
     pub(crate) fn key_held(action: &str, key: &str, id: &str, standing: &str) -> Self {
         Refusal::new(

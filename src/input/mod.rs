@@ -29,7 +29,7 @@ pub(crate) use kind::Element;
 pub(crate) use meant::near;
 pub(crate) use shape::Problem;
 pub(crate) use task::{Reference, TaskSpec, Wants, check_id, check_sizes};
-pub(crate) use unique::{OnHeld, State, Unique};
+pub(crate) use unique::{OnHeld, States, Unique};
 
 use crate::clock;
 use crate::error::{Refusal, Result};

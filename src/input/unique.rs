@@ -9,45 +9,34 @@ use super::checks::{INTERVAL_HINT, MAX_NAME, interval_problem};
 use super::intervals::Intervals;
 use super::keys::UNIQUE;
 use super::shape::{Problem, not_one_of};
+use crate::pg::clock::Time;
 use crate::pg::digest::sha256;
 
-/// States of a task, as bits of a set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    Blocked = 1,
-    Scheduled = 2,
-    Ready = 4,
-    InProgress = 8,
-    Completed = 16,
-    Aborted = 32,
-}
+/// A set of states in which a task may be, as it is stored: the sum of their bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct States(pub(crate) i16);
 
-/// The three states of a task that is pending.
-const PENDING: i16 = State::Blocked as i16 | State::Scheduled as i16 | State::Ready as i16;
-/// The states of a task that is not settled.
-const UNSETTLED: i16 = PENDING | State::InProgress as i16;
+impl States {
+    /// It waits for others.
+    pub(crate) const BLOCKED: Self = States(1);
+    /// It waits for its time.
+    pub(crate) const SCHEDULED: Self = States(2);
+    /// It may be granted.
+    pub(crate) const READY: Self = States(4);
+    /// An actor has it, or it rides on a task that one has.
+    pub(crate) const IN_PROGRESS: Self = States(8);
+    /// It has completed.
+    pub(crate) const COMPLETED: Self = States(16);
+    /// It was aborted.
+    pub(crate) const ABORTED: Self = States(32);
+    /// The three states of a task that is pending.
+    pub(crate) const PENDING: Self = States(1 + 2 + 4);
+    /// Those of one that is not settled.
+    const UNSETTLED: Self = States(1 + 2 + 4 + 8);
 
-impl State {
-    /// From the bit.
-    pub(crate) fn from_stored(bit: i16) -> Self {
-        match bit {
-            1 => State::Blocked,
-            2 => State::Scheduled,
-            8 => State::InProgress,
-            16 => State::Completed,
-            32 => State::Aborted,
-            _ => State::Ready,
-        }
-    }
-
-    /// Whether the task is pending.
-    pub(crate) fn is_pending(self) -> bool {
-        self as i16 & PENDING != 0
-    }
-
-    /// Whether the state belongs to a set.
-    pub(crate) fn is_in(self, states: i16) -> bool {
-        self as i16 & states != 0
+    /// Whether a state is in both.
+    pub(crate) fn meet(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 }
 
@@ -72,7 +61,7 @@ pub(crate) struct Unique {
     /// before; `None`: by its state only.
     pub(crate) period: Option<Interval>,
     /// The task holds the key while it is in one of these states.
-    pub(crate) states: i16,
+    pub(crate) states: States,
     /// What happens if another task holds the key.
     pub(crate) on_conflict: OnHeld,
     /// With [`OnHeld::Replace`]: `not_before` is put off up to so long after the first insertion; `None`: without a bound.
@@ -80,15 +69,15 @@ pub(crate) struct Unique {
 }
 
 impl Unique {
-    /// Whether inserting it may lock the task that holds its key, as a rule.
+    /// Whether inserting it is likely to lock the task that holds its key.
     pub(crate) fn locks_holder(&self) -> bool {
-        // The states are those of the holder, which as a rule was inserted with the same ones.
-        self.on_conflict == OnHeld::Replace || !State::InProgress.is_in(self.states)
+        // The states that count are those of the holder, which most often was inserted with the same ones.
+        self.on_conflict == OnHeld::Replace || !self.states.meet(States::IN_PROGRESS)
     }
 
-    /// Whether a task that is being inserted will hold the key in some state of those that are pending.
-    pub(crate) fn holds_while_pending(&self) -> bool {
-        self.states & PENDING != 0
+    /// The end of its period, for a task that is inserted now and not owned before this time; `None`: it has none.
+    pub(crate) fn until(&self, not_before: Option<Time>, now: Time) -> Option<Time> {
+        Some(not_before.map_or(now, |time| time.max(now)).plus(self.period?))
     }
 }
 
@@ -151,8 +140,8 @@ pub(crate) fn parse(
         return Err(Problem::new(what, "Leave it out, or let the new task replace the old one."));
     }
     let states = match raw.states {
-        None if period.is_some() => UNSETTLED | State::Completed as i16,
-        None => UNSETTLED,
+        None if period.is_some() => States(States::UNSETTLED.0 | States::COMPLETED.0),
+        None => States::UNSETTLED,
         Some(names) => states(&names)?,
     };
     let key = match raw.key {
@@ -173,25 +162,26 @@ const KEY_HINT: &str = "Give a key of 1 to 1,000 bytes, or leave it out to have 
 
 const STATES: [&str; 7] = ["pending", "blocked", "scheduled", "ready", "in-progress", "completed", "aborted"];
 
-fn states(names: &[Cow<str>]) -> Result<i16, Problem> {
+fn states(names: &[Cow<str>]) -> Result<States, Problem> {
     let mut states = 0;
     for name in names {
-        states |= match name.as_ref() {
-            "pending" => PENDING,
-            "blocked" => State::Blocked as i16,
-            "scheduled" => State::Scheduled as i16,
-            "ready" => State::Ready as i16,
-            "in-progress" => State::InProgress as i16,
-            "completed" => State::Completed as i16,
-            "aborted" => State::Aborted as i16,
+        let named = match name.as_ref() {
+            "pending" => States::PENDING,
+            "blocked" => States::BLOCKED,
+            "scheduled" => States::SCHEDULED,
+            "ready" => States::READY,
+            "in-progress" => States::IN_PROGRESS,
+            "completed" => States::COMPLETED,
+            "aborted" => States::ABORTED,
             other => return Err(not_one_of("\"states\" has ", other, &STATES)),
         };
+        states |= named.0;
     }
     if states == 0 {
         let hint = format!("Give some of {}, or leave it out.", STATES.join(", "));
         return Err(Problem::new("\"states\" is empty", hint));
     }
-    Ok(states)
+    Ok(States(states))
 }
 
 /// The longest body that is a key as it is; of a longer one the key has the digest.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::new::NewTask;
+use super::pass::Came;
 use super::stored::{Stored, cannot_wait};
 use super::waits::Waits;
 use crate::error::{Refusal, Result};
@@ -37,25 +38,38 @@ impl EdgeSet {
     }
 }
 
-/// The call's dependencies as edges, each once.
-pub(super) fn resolve(tasks: &[NewTask], stored: &mut Stored, ignore_missing: bool) -> Result<EdgeSet> {
+/// The call's dependencies as edges, each once. An id means the task that is inserted with it, else what stands for an element that is
+/// not, or for a task whose place is taken, else a stored task.
+pub(super) fn resolve(
+    tasks: &[NewTask],
+    came: &Came,
+    stored: &Stored,
+    ignore_missing: bool,
+) -> Result<EdgeSet> {
     let inside: HashMap<&str, TaskNo> = tasks.iter().map(|t| (t.id.as_str(), t.task_no)).collect();
+    let new: HashSet<TaskNo> = inside.values().copied().collect();
     let mut set = EdgeSet::default();
     for task in tasks {
         let waits = task.spec.depends_on.iter().map(|r| (r, true));
         let signals = task.spec.to_signal_after.iter().map(|r| (r, false));
         for (reference, waits) in waits.chain(signals) {
-            let other = inside.get(reference.id.as_str()).copied().or_else(|| stored.find(&reference.id));
-            let Some(other) = other else {
+            let own = inside.get(reference.id.as_str()).copied();
+            let stands_for = || came.meaning(&reference.id);
+            let other = own.or_else(stands_for).filter(|other| new.contains(other) || stored.has(*other));
+            let Some(other) = other.or_else(|| stored.find(&reference.id)) else {
                 if ignore_missing {
                     continue;
                 }
                 return Err(Refusal::dependency_missing(&reference.id, &task.id));
             };
+            if other == task.task_no && own.is_none() {
+                // It has the place of what it was to come after.
+                continue;
+            }
             if other == task.task_no {
                 return Err(Refusal::cycle(&[task.id.clone(), task.id.clone()]));
             }
-            if !waits && !inside.contains_key(reference.id.as_str()) {
+            if !waits && !new.contains(&other) {
                 rights::check_blocking()?;
                 may_wait(&reference.id, other, &stored.live)?;
             }
@@ -68,6 +82,12 @@ pub(super) fn resolve(tasks: &[NewTask], stored: &mut Stored, ignore_missing: bo
                 };
                 Refusal::two_conditions(after, run, has.name(), reference.condition.name())
             })?;
+        }
+    }
+    for (after, run) in &came.follows {
+        // One that names it already keeps its condition.
+        if !set.conditions.contains_key(&(*after, *run)) {
+            set.edges.push(Edge { after: *after, run: *run, condition: Condition::Settled });
         }
     }
     Ok(set)

@@ -9,6 +9,7 @@ mod edges;
 pub(crate) mod in_the_way;
 mod new;
 mod options;
+mod pass;
 mod place;
 mod replace;
 mod rows;
@@ -26,14 +27,14 @@ pub(crate) use waits::{Standing, Waits};
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::clock;
 use crate::error::Result;
 use crate::input::{TaskSpec, Unique};
-use crate::locks::{self, LockStrength, restartable};
+use crate::locks::{self, LockStrength, restartable_behind};
 use crate::number::TaskNo;
 use crate::rights::{self, Doing};
 use crate::store::{live, task};
-use new::{Fate, Inserted};
+use new::Fate;
+use stages::Inserted;
 
 /// Inserts the tasks and returns the ids of those inserted, in the order given.
 pub(crate) fn insert(specs: Vec<TaskSpec>, options: Options) -> Result<Vec<String>> {
@@ -43,7 +44,7 @@ pub(crate) fn insert(specs: Vec<TaskSpec>, options: Options) -> Result<Vec<Strin
 /// Inserts the tasks, in one go or as often as the locks make it necessary.
 ///
 /// Keys come first in the global order, and a call that begins anew locks what it has seen before anything else:
-/// so the keys of one that may do so are locked before it begins.
+/// so the keys of one that may do so are locked before that, each time.
 fn insert_all(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
     rights::check_actions(Doing::Insert, specs.iter().map(|spec| spec.action.as_str()))?;
     let named = specs.iter().flat_map(|spec| spec.depends_on.iter().chain(&spec.to_signal_after));
@@ -70,10 +71,8 @@ fn insert_all(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
     if !unique && !locks_stored(&specs, options) {
         return run(specs, options);
     }
-    let keys = unique::lock_keys(specs.iter(), clock::now());
-    let inserted = restartable(|| run(specs.clone(), options))?;
-    unique::unlock(&keys);
-    Ok(inserted)
+    let keys = unique::of(specs.iter());
+    restartable_behind(|| unique::lock_ahead(&keys), || run(specs.clone(), options))
 }
 
 /// Whether the call may lock rows of stored tasks, those aside that hold its unique keys.
@@ -92,20 +91,21 @@ fn locks_stored(specs: &[TaskSpec], options: Options) -> bool {
 
 /// Inserts the tasks and returns what became of each, in the order given.
 pub(crate) fn insert_reporting(specs: Vec<TaskSpec>, options: Options) -> Result<Vec<Report>> {
-    let Inserted { tasks, mut fates, elements } = insert_all(specs, options)?;
-    let mut ids: HashMap<usize, String> = tasks.into_iter().map(|t| (t.element, t.id)).collect();
-    Ok((0..elements)
-        .map(|element| {
-            let (outcome, existing) = match fates.remove(&element) {
-                None => ("inserted", None),
-                Some(Fate::After { existing }) => ("inserted", Some(existing)),
-                Some(Fate::Replaced { existing }) => ("replaced", Some(existing)),
-                Some(Fate::Skipped { existing }) => ("skipped", Some(existing)),
-            };
-            let id = ids.remove(&element).or_else(|| existing.clone()).unwrap_or_default();
-            Report { id, outcome, existing }
-        })
-        .collect())
+    let Inserted { tasks, elements, fates, came } = insert_all(specs, options)?;
+    let ids: HashMap<TaskNo, String> = tasks.into_iter().map(|task| (task.task_no, task.id)).collect();
+    let report = |element: TaskNo| {
+        let (outcome, existing) = match fates.of.get(&element) {
+            None => ("inserted", None),
+            Some(Fate::After(other)) => ("inserted", Some(*other)),
+            Some(Fate::Replaced(other)) => ("replaced", Some(*other)),
+            // In the end.
+            Some(Fate::Skipped(other)) => ("skipped", Some(came.last(*other))),
+        };
+        let existing = existing.and_then(|other| ids.get(&other).or(fates.names.get(&other))).cloned();
+        let id = ids.get(&element).or(existing.as_ref()).cloned().unwrap_or_default();
+        Report { id, outcome, existing }
+    };
+    Ok(elements.into_iter().map(report).collect())
 }
 
 fn run(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {

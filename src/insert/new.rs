@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::input::TaskSpec;
+use crate::input::{Reference, TaskSpec};
 use crate::number::TaskNo;
 
 /// A task that this call inserts.
@@ -25,28 +25,40 @@ pub(crate) struct NewTask {
     pub(crate) spec: TaskSpec,
 }
 
-/// What became of an element that was not simply inserted.
-#[derive(Clone, Debug)]
-pub(super) enum Fate {
-    /// It comes after the task that held its key.
-    After { existing: String },
-    /// It took the place of another task.
-    Replaced { existing: String },
-    /// It was left out, for the sake of this task.
-    Skipped { existing: String },
+impl NewTask {
+    /// Its dependencies, either way.
+    pub(super) fn references(&self) -> impl Iterator<Item = &Reference> {
+        self.spec.depends_on.iter().chain(&self.spec.to_signal_after)
+    }
 }
 
-/// Fates by the places of elements in the call.
-pub(super) type Fates = HashMap<usize, Fate>;
+/// What became of an element that was not simply inserted; with the number of another task.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fate {
+    /// It comes after this one, which held its key.
+    After(TaskNo),
+    /// It took the place of this one.
+    Replaced(TaskNo),
+    /// It was left out, for the sake of this one.
+    Skipped(TaskNo),
+}
 
-/// What a call has come to.
-pub(super) struct Inserted {
-    /// The tasks inserted, in the order of the call.
-    pub(super) tasks: Vec<NewTask>,
-    /// What became of the elements that were not simply inserted.
-    pub(super) fates: Fates,
-    /// How many elements the call had.
-    pub(super) elements: usize,
+/// What became of the elements that were not simply inserted.
+#[derive(Default)]
+pub(super) struct Fates {
+    /// By the number that the call has taken for each.
+    pub(super) of: HashMap<TaskNo, Fate>,
+    /// The ids of the other tasks in them.
+    pub(super) names: HashMap<TaskNo, String>,
+}
+
+impl Fates {
+    /// The fate of an element, and the id of the other task in it. Returns what it was before.
+    pub(super) fn set(&mut self, task_no: TaskNo, fate: Fate, other: &str) -> Option<Fate> {
+        let (Fate::After(of) | Fate::Replaced(of) | Fate::Skipped(of)) = fate;
+        self.names.entry(of).or_insert_with(|| other.to_owned());
+        self.of.insert(task_no, fate)
+    }
 }
 
 /// What became of one element of a call.

@@ -4,10 +4,12 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::edges::{self, EdgeSet};
-use super::new::{Fate, Fates, Inserted, NewTask};
+use super::new::{Fate, Fates, NewTask};
 use super::options::{OnConflict, Options};
+use super::pass::{self, Came};
 use super::stored::{Stored, lock_stored};
-use super::{cycle, in_the_way, place, replace, rows, unique};
+use super::unique::Keys;
+use super::{cycle, in_the_way, place, replace, rows};
 use crate::clock;
 use crate::error::{Refusal, Result};
 use crate::input::{Element, Problem, TaskSpec};
@@ -17,32 +19,46 @@ use crate::pg::clock::Time;
 use crate::rights::{self, Doing};
 use crate::store::actions::{self, Interned};
 use crate::store::reason::MergeKey;
-use crate::store::{merge_key, numbers, positions, tally};
+use crate::store::{merge_key, numbers, positions, tally, task};
 
 /// The tasks of a call, with what has become of those that are not simply inserted.
 struct Tasks {
     /// Those that are inserted, in the order of the call.
     new: Vec<NewTask>,
+    /// The number of each element, in the order of the call.
+    elements: Vec<TaskNo>,
     fates: Fates,
-    elements: usize,
     options: Options,
     now: Time,
 }
 
-/// Each task has its number and its id. With `on_conflict => 'skip'` those are left out whose ids are there.
+/// Each task has its number and its id.
 pub(super) struct Numbered(Tasks);
 
-/// What the tasks name is locked: keys, and stored tasks. Of those with a unique key the ones are left out that their keys leave out.
+/// What the tasks name is locked: keys, and stored tasks. With `on_conflict => 'skip'` those are left out whose ids are there.
 pub(super) struct Locked {
     tasks: Tasks,
-    keys: unique::Keys,
+    keys: Keys,
     stored: Stored,
 }
 
-/// The rows of the tasks are there, and what they replace has gone.
+/// It is known which tasks are inserted; their rows are there, and what they replace has gone.
 pub(super) struct Present {
     tasks: Tasks,
     stored: Stored,
+    came: Came,
+}
+
+/// What a call has come to.
+pub(super) struct Inserted {
+    /// The tasks inserted, in the order of the call.
+    pub(super) tasks: Vec<NewTask>,
+    /// The numbers of all elements, in the same order.
+    pub(super) elements: Vec<TaskNo>,
+    /// What became of those that are not simply inserted.
+    pub(super) fates: Fates,
+    /// Who stands for whom.
+    pub(super) came: Came,
 }
 
 /// The edges are stored, and those stored tasks that are to wait for new ones wait.
@@ -50,22 +66,16 @@ pub(super) struct Linked {
     tasks: Tasks,
     stored: Stored,
     edges: EdgeSet,
+    came: Came,
 }
 
 impl Numbered {
-    /// Numbers the tasks, and leaves out what is to be skipped. An id that stands twice is refused, unless
-    /// the call skips such. Locks no task.
+    /// Numbers the tasks. An id that stands twice is refused, unless the call skips such. Locks no task.
     pub(super) fn new(specs: Vec<TaskSpec>, options: Options) -> Result<Self> {
-        let (elements, now) = (specs.len(), clock::now());
-        let mut tasks = Tasks { new: Vec::new(), fates: Fates::new(), elements, options, now };
-        if elements > 0 {
+        let (new, elements, fates) = Default::default();
+        let mut tasks = Tasks { new, elements, fates, options, now: clock::now() };
+        if !specs.is_empty() {
             tasks.number(specs)?;
-        }
-        if options.on_conflict == OnConflict::Skip {
-            // What is there already is named, not inserted; only what appears from now on is found out later.
-            let ids: Vec<&str> = tasks.new.iter().map(|t| t.id.as_str()).collect();
-            let existing = numbers::by_id(&ids);
-            tasks.skip(|id| existing.contains_key(id));
         }
         Ok(Numbered(tasks))
     }
@@ -74,62 +84,60 @@ impl Numbered {
     /// order, before any task is changed: see [`locks`].
     pub(super) fn lock(self) -> Result<Locked> {
         let Numbered(mut tasks) = self;
-        let mut keys = unique::Keys::default();
+        let mut keys = Keys::default();
         if tasks.new.iter().any(|t| t.spec.unique.is_some()) {
-            keys = unique::Keys::lock(&tasks.new, tasks.now);
+            keys = Keys::lock(&tasks.new, tasks.replaces(), tasks.now);
         }
-        let (new, mut call) = tasks.unique();
-        keys.decide_early(new, &mut call)?;
-        if tasks.new.is_empty() {
-            // Whose keys they are does not matter any more.
-            keys = unique::Keys::default();
-        }
+        tasks.leave_out_stored(&keys);
         let replaced: Vec<&str> = match tasks.replaces() {
             true => tasks.new.iter().map(|t| t.id.as_str()).collect(),
             false => Vec::new(),
         };
-        let stored = lock_stored(&tasks.new, &outside_ids(&tasks.new), &replaced, &keys.watched())?;
-        if tasks.skipped().any(|id| stored.has_lost(id)) {
+        let stored = lock_stored(&tasks.new, &keys.stand_ins(&tasks.new), &replaced, &keys.watched(tasks.now))?;
+        if tasks.fates.names.values().any(|id| stored.has_lost(id)) {
             // It was removed since: it is to be inserted after all.
             locks::restart_if_possible();
         }
-        let (new, mut call) = tasks.unique();
-        keys.decide_late(new, &stored, &mut call)?;
-        let replaced = keys.replaced();
-        let stays_out = |id: &&str| replaced.contains(id) && !tasks.new.iter().any(|task| task.id == *id);
-        if let Some(id) = tasks.skipped().find(stays_out) {
-            return Err(Refusal::skipped_and_replaced(id));
-        }
+        keys.are_locked(&stored, tasks.now);
         Ok(Locked { tasks, keys, stored })
     }
 }
 
 impl Locked {
-    /// Inserts the rows of the tasks.
+    /// Finds out which tasks are inserted, and inserts their rows.
     pub(super) fn insert(self) -> Result<Present> {
-        let Locked { mut tasks, keys, mut stored } = self;
-        let there = make_place(&mut tasks, &keys, &mut stored)?;
-        let skipped = insert_rows(&mut tasks, &there, &mut stored)?;
-        tally::inserted(tasks.new.iter().filter_map(|t| t.spec.group.as_deref()), tasks.now);
-        let referred = tasks.referred(&skipped);
-        if !referred.is_empty() {
-            // Others of the call refer to what was skipped: those are stored tasks now.
-            stored.look_up(&referred)?;
-        }
+        let Locked { mut tasks, mut keys, mut stored } = self;
+        let (came, written) = tasks.decide(&mut keys, &mut stored)?;
         // The keys point to the new tasks before those old ones go that are still there, which would take the rows along.
-        let replaced = keys.take(&tasks.new);
+        keys.point();
+        // A call that inserts the id of a task that is being removed waits for the end of that, as for an insertion. So a removed id is
+        // taken like a new one: behind all that are new. Once the first is taken, this call waits for no other.
+        let replaced: HashSet<&str> = came.replaced.iter().map(String::as_str).collect();
+        let missing = tasks.new.iter().filter(|task| !written.contains(&task.task_no));
+        let (later, first) = missing.partition(|task| replaced.contains(task.id.as_str()));
+        tasks.insert_rows(first, &mut stored)?;
         if !replaced.is_empty() {
-            replace::remove_old(&replaced, &mut stored, tasks.now)?;
+            replace::remove_old(&replaced.into_iter().collect::<Vec<_>>(), &mut stored, tasks.now)?;
+            // Tasks that waited for the old ones have heard of their end: they may be somewhere else now.
             stored.refresh()?;
+            tasks.insert_rows(later, &mut stored)?;
         }
-        Ok(Present { tasks, stored })
+        if tasks.options.on_conflict == OnConflict::Error {
+            // Those that their keys leave out have no rows that would have been refused. This call waits for no other id any more.
+            let ids: Vec<&str> = came.out.iter().map(String::as_str).collect();
+            if let Some(id) = numbers::by_id(&ids).keys().next() {
+                return Err(in_the_way::exists(id, 0));
+            }
+        }
+        tally::inserted(tasks.new.iter().filter_map(|t| t.spec.group.as_deref()), tasks.now);
+        Ok(Present { tasks, stored, came })
     }
 }
 
 impl Present {
     /// Makes the rows of merge keys, and the edges.
     pub(super) fn link(self) -> Result<Linked> {
-        let Present { tasks, mut stored } = self;
+        let Present { tasks, stored, came } = self;
         let keys: BTreeSet<MergeKey> = tasks
             .new
             .iter()
@@ -140,26 +148,28 @@ impl Present {
         if !keys.is_empty() {
             merge_key::make_keys(&keys.into_iter().collect::<Vec<_>>());
         }
-        let edges = edges::resolve(&tasks.new, &mut stored, tasks.options.ignore_missing)?;
+        let edges = edges::resolve(&tasks.new, &came, &stored, tasks.options.ignore_missing)?;
         // Tasks of the queue at either end. (Those of this call have actions that were checked before.) What follows by
         // itself no caller has named; one that a caller has named as well was checked by its id before anything was locked.
-        let follows = tasks.following(&stored);
+        let mut follows = tasks.following(&stored);
+        follows.extend(came.follows.iter().map(|(after, _)| *after));
         let ends = edges.edges.iter().flat_map(|edge| [edge.after, edge.run]);
         rights::check_tasks(Doing::Insert, ends.filter(|end| !follows.contains(end)))?;
         cycle::check(&tasks.new, &edges, &stored)?;
         check_required(&tasks.new, &edges)?;
         edges::store(&edges, &stored.live);
         edges::block_stored_runs(&edges, &tasks.new, &stored, tasks.now);
-        Ok(Linked { tasks, stored, edges })
+        Ok(Linked { tasks, stored, edges, came })
     }
 }
 
 impl Linked {
     /// Puts each task where it belongs, and settles those that are settled from the start.
     pub(super) fn place(self) -> Result<Inserted> {
-        let Linked { tasks, stored, edges } = self;
+        let Linked { tasks, stored, edges, came } = self;
         place::place(&tasks.new, &edges, &stored, tasks.now);
-        Ok(Inserted { tasks: tasks.new, fates: tasks.fates, elements: tasks.elements })
+        let Tasks { new, elements, fates, .. } = tasks;
+        Ok(Inserted { tasks: new, elements, fates, came })
     }
 }
 
@@ -169,19 +179,10 @@ impl Tasks {
     fn number(&mut self, specs: Vec<TaskSpec>) -> Result<()> {
         let actions = actions::intern(specs.iter().map(|spec| spec.action.as_str()));
         let numbers = positions::take(specs.len())?;
-        // Of those that were given: a new id is like no other.
-        let mut seen: HashSet<String> = HashSet::new();
         self.new.reserve(specs.len());
         for (element, (mut spec, task_no)) in specs.into_iter().zip(numbers).enumerate() {
             let id_is_new = spec.id.is_none();
             let id = spec.id.take().unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
-            if !id_is_new && !seen.insert(id.clone()) {
-                if self.options.on_conflict == OnConflict::Skip {
-                    self.fates.insert(element, Fate::Skipped { existing: id });
-                    continue;
-                }
-                return Err(Refusal::repeated(&id));
-            }
             let Interned { action_no, notify, gives_lanes, expires_in } = actions[&spec.action];
             if !spec.spontaneous {
                 // What completes by itself is granted to no worker: it expires if it says so, and not as its action does.
@@ -189,46 +190,131 @@ impl Tasks {
             }
             self.new.push(NewTask { task_no, action_no, notify, gives_lanes, id, id_is_new, element, spec });
         }
-        Ok(())
+        self.elements.extend(self.new.iter().map(|task| task.task_no));
+        // Of those that were given: a new id is like no other.
+        let mut given = self.new.iter().filter(|task| !task.id_is_new).map(|task| task.id.as_str());
+        let mut seen: HashSet<&str> = HashSet::new();
+        let twice = if self.skips() { None } else { given.find(|id| !seen.insert(id)) };
+        twice.map_or(Ok(()), |id| Err(Refusal::repeated(id)))
     }
 
-    /// Leaves out the tasks whose ids exist.
-    fn skip(&mut self, exists: impl Fn(&str) -> bool) {
+    /// With `on_conflict => 'skip'`: what is there already is named, not inserted; only what appears from now on is found out later. So is
+    /// whether a task is still there whose place another element may take by its key.
+    fn leave_out_stored(&mut self, keys: &Keys) {
+        if !self.skips() {
+            return;
+        }
+        let given = self.new.iter().filter(|task| !task.id_is_new);
+        let existing = numbers::by_id(&given.map(|task| task.id.as_str()).collect::<Vec<_>>());
+        let open = keys.replaceable();
         let fates = &mut self.fates;
-        self.new.retain(|task| {
-            let out = exists(&task.id);
-            if out {
-                fates.insert(task.element, Fate::Skipped { existing: task.id.clone() });
+        self.new.retain(|task| match existing.get(&task.id) {
+            Some(existing) if !open.contains_key(&task.id) => {
+                fates.set(task.task_no, Fate::Skipped(*existing), &task.id);
+                false
             }
-            !out
+            _ => true,
         });
     }
 
-    /// The ids of the tasks for whose sake others are left out.
-    fn skipped(&self) -> impl Iterator<Item = &str> {
-        self.fates.values().filter_map(|fate| match fate {
-            Fate::Skipped { existing } => Some(existing.as_str()),
-            _ => None,
-        })
+    /// Finds out which of the elements are inserted. Returns also the numbers of those whose rows are written by now.
+    fn decide(&mut self, keys: &mut Keys, stored: &mut Stored) -> Result<(Came, HashSet<TaskNo>)> {
+        if keys.is_empty() && self.options.on_conflict == OnConflict::Error {
+            // All of them.
+            return Ok(Default::default());
+        }
+        let mut written = HashSet::new();
+        let mut taken = if self.replaces() { stored.numbers.clone() } else { keys.replaceable() };
+        if self.skips() {
+            let others = self.try_ids(keys, &taken, &mut written);
+            let named = self.referred(&others);
+            if !named.is_empty() {
+                // Others of the call refer to what is skipped: those are stored tasks now.
+                stored.look_up(&named)?;
+            }
+            taken.extend(others);
+        }
+        let call = pass::Call { now: self.now, options: self.options, taken, stored };
+        let came = pass::go(&mut self.new, keys, &mut self.fates, &call)?;
+        let is_in: HashSet<TaskNo> = match written.is_empty() {
+            true => HashSet::new(),
+            false => self.new.iter().map(|task| task.task_no).collect(),
+        };
+        let stays = |task_no: &TaskNo| is_in.contains(task_no) && !came.put_off.contains(task_no);
+        let back: Vec<TaskNo> = written.iter().filter(|task_no| !stays(task_no)).copied().collect();
+        task::take_back(&back);
+        written.retain(|task_no| stays(task_no));
+        Ok((came, written))
+    }
+
+    /// Inserts the rows of the tasks whose ids may turn out to be taken, as far as they may be inserted; adds their numbers to `written`.
+    /// Returns the ids of elements that stored tasks have, with the numbers of these, without those that were known.
+    fn try_ids(
+        &self,
+        keys: &Keys,
+        known: &HashMap<String, TaskNo>,
+        written: &mut HashSet<TaskNo>,
+    ) -> HashMap<String, TaskNo> {
+        let (mut tried, mut kept_out): (Vec<&NewTask>, Vec<&str>) = Default::default();
+        let mut seen: HashSet<&str> = HashSet::new();
+        for task in &self.new {
+            if keys.keep_out(task, self.now) {
+                kept_out.push(&task.id);
+            } else if task.id_is_new && task.spec.unique.is_none()
+                || !task.id_is_new && !known.contains_key(&task.id) && seen.insert(&task.id)
+            {
+                tried.push(task);
+            }
+        }
+        let mut taken = HashMap::new();
+        while !tried.is_empty() {
+            let refused = rows::insert(&tried, self.now);
+            let refused: HashSet<&str> = refused.iter().map(String::as_str).collect();
+            written.extend(tried.iter().filter(|t| !refused.contains(t.id.as_str())).map(|t| t.task_no));
+            let found = numbers::by_id(&refused.iter().copied().collect::<Vec<_>>());
+            // One that has gone again is in the way no more.
+            tried.retain(|task| refused.contains(task.id.as_str()) && !found.contains_key(&task.id));
+            taken.extend(found);
+        }
+        // As of now, when this call waits for no other id any more.
+        kept_out.retain(|id| !known.contains_key(*id));
+        taken.extend(numbers::by_id(&kept_out));
+        taken
     }
 
     /// Those of the ids that dependencies name. A call without dependencies need not be restartable; so it must not lock what it has no
     /// use for.
-    fn referred<'a>(&self, ids: &'a [String]) -> Vec<&'a str> {
+    fn referred<'a>(&self, ids: &'a HashMap<String, TaskNo>) -> Vec<&'a str> {
         if ids.is_empty() {
             return Vec::new();
         }
-        let references =
-            self.new.iter().flat_map(|t| t.spec.depends_on.iter().chain(&t.spec.to_signal_after));
-        let named: HashSet<&str> = references.map(|reference| reference.id.as_str()).collect();
-        ids.iter().map(String::as_str).filter(|id| named.contains(id)).collect()
+        let named: HashSet<&str> =
+            self.new.iter().flat_map(NewTask::references).map(|reference| reference.id.as_str()).collect();
+        ids.keys().map(String::as_str).filter(|id| named.contains(id)).collect()
+    }
+
+    /// Inserts the rows of these.
+    fn insert_rows(&self, mut missing: Vec<&NewTask>, stored: &mut Stored) -> Result<()> {
+        loop {
+            let refused = rows::insert(&missing, self.now);
+            if refused.is_empty() {
+                return Ok(());
+            }
+            if !self.replaces() {
+                return Err(in_the_way::exists(&refused[0], refused.len() - 1));
+            }
+            // Another transaction has inserted them since the call looked: those are replaced as well.
+            let ids: HashSet<&str> = refused.iter().map(String::as_str).collect();
+            replace::remove_newcomers(&ids.iter().copied().collect::<Vec<_>>(), self.now)?;
+            // As for those that were there: what waited for them has heard of their end.
+            stored.refresh()?;
+            missing.retain(|task| ids.contains(task.id.as_str()));
+        }
     }
 
     /// The stored tasks to which dependencies lead that no caller has named.
     fn following(&self, stored: &Stored) -> HashSet<TaskNo> {
-        let references =
-            self.new.iter().flat_map(|t| t.spec.depends_on.iter().chain(&t.spec.to_signal_after));
-        let following = references.filter(|reference| reference.follows);
+        let following = self.new.iter().flat_map(NewTask::references).filter(|reference| reference.follows);
         following.filter_map(|reference| stored.numbers.get(&reference.id).copied()).collect()
     }
 
@@ -237,98 +323,10 @@ impl Tasks {
         self.options.on_conflict == OnConflict::Replace
     }
 
-    /// The tasks, and what the decision about their unique keys needs of the call.
-    fn unique(&mut self) -> (&mut Vec<NewTask>, unique::Call<'_>) {
-        let (by_id, skips) = (self.replaces(), self.options.on_conflict == OnConflict::Skip);
-        (&mut self.new, unique::Call { now: self.now, by_id, skips, fates: &mut self.fates })
+    /// Whether tasks are left out whose ids are there.
+    fn skips(&self) -> bool {
+        self.options.on_conflict == OnConflict::Skip
     }
-}
-
-/// Removes those that are replaced and have the ids of new tasks. Returns the new tasks whose rows had to be inserted before.
-fn make_place(tasks: &mut Tasks, keys: &unique::Keys, stored: &mut Stored) -> Result<HashSet<TaskNo>> {
-    if tasks.replaces() {
-        for task in &tasks.new {
-            if stored.numbers.contains_key(&task.id) {
-                tasks.fates.insert(task.element, Fate::Replaced { existing: task.id.clone() });
-            }
-        }
-        let namesakes: Vec<&str> = tasks.new.iter().map(|t| t.id.as_str()).collect();
-        let there = insert_the_new(tasks, &stored.numbers.keys().map(String::as_str).collect());
-        replace::remove_old(&namesakes, stored, tasks.now)?;
-        // Tasks that waited for the old ones have heard of their end: they may be somewhere else now.
-        stored.refresh()?;
-        return Ok(there);
-    }
-    let namesakes = keys.replaced_namesakes(&tasks.new);
-    if namesakes.is_empty() {
-        return Ok(HashSet::new());
-    }
-    let there = insert_the_new(tasks, &namesakes.iter().copied().collect());
-    replace::remove_old(&namesakes, stored, tasks.now)?;
-    // As above: among them may be one that is replaced for its key.
-    stored.refresh()?;
-    Ok(there)
-}
-
-/// Inserts the rows of tasks whose ids are new before old ones are removed to make place for the others; returns the numbers
-/// of those that it has inserted.
-///
-/// A call that inserts the id of a task that is being removed waits for the end of that, as for an insertion. So a removed id is
-/// taken like a new one; and once the first is taken, this call as a rule waits for no other, whatever their order.
-fn insert_the_new(tasks: &Tasks, old: &HashSet<&str>) -> HashSet<TaskNo> {
-    let new: Vec<&NewTask> = tasks.new.iter().filter(|task| !old.contains(task.id.as_str())).collect();
-    if new.is_empty() || new.len() == tasks.new.len() {
-        return HashSet::new();
-    }
-    // Those that another transaction has inserted by now are refused once more when the others are inserted.
-    let refused: HashSet<String> = rows::insert(&new, tasks.now).into_iter().collect();
-    new.into_iter().filter(|task| !refused.contains(&task.id)).map(|task| task.task_no).collect()
-}
-
-/// Inserts the rows that are not there yet. Returns the ids that another transaction has inserted since the call looked,
-/// and that are skipped for that.
-fn insert_rows(tasks: &mut Tasks, there: &HashSet<TaskNo>, stored: &mut Stored) -> Result<Vec<String>> {
-    let mut missing: Vec<&NewTask> = tasks.new.iter().filter(|t| !there.contains(&t.task_no)).collect();
-    loop {
-        let refused = rows::insert(&missing, tasks.now);
-        if refused.is_empty() {
-            return Ok(Vec::new());
-        }
-        match tasks.options.on_conflict {
-            OnConflict::Error => return Err(in_the_way::exists(&refused[0], refused.len() - 1)),
-            OnConflict::Skip => {
-                let ids: HashSet<&str> = refused.iter().map(String::as_str).collect();
-                if tasks.new.iter().any(|task| task.spec.unique.is_some() && ids.contains(task.id.as_str())) {
-                    // Another element may have been left out for its sake.
-                    locks::restart_if_possible();
-                }
-                tasks.skip(|id| ids.contains(id));
-                return Ok(refused);
-            }
-            OnConflict::Replace => {
-                // Those are replaced as well.
-                let ids: HashSet<&str> = refused.iter().map(String::as_str).collect();
-                replace::remove_newcomers(&ids.iter().copied().collect::<Vec<_>>(), tasks.now)?;
-                // As in `make_place`: what waited for them has heard of their end.
-                stored.refresh()?;
-                missing.retain(|task| ids.contains(task.id.as_str()));
-            }
-        }
-    }
-}
-
-/// Ids that the tasks' dependencies name and that are not in the call itself.
-fn outside_ids(tasks: &[NewTask]) -> Vec<String> {
-    let inside: HashSet<&str> = tasks.iter().map(|t| t.id.as_str()).collect();
-    let mut outside: BTreeSet<&str> = BTreeSet::new();
-    for task in tasks {
-        for reference in task.spec.depends_on.iter().chain(&task.spec.to_signal_after) {
-            if !inside.contains(reference.id.as_str()) {
-                outside.insert(&reference.id);
-            }
-        }
-    }
-    outside.into_iter().map(str::to_owned).collect()
 }
 
 /// Refuses tasks that need more of their dependencies than they have.

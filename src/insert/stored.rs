@@ -34,18 +34,20 @@ pub(crate) struct Stored {
 /// guard first, unless it is of a caller who may not have stored tasks wait. (Edges only from stored tasks to new ones, or only
 /// from new ones to stored, cannot: a new task then has no way in or no way out.)
 ///
+/// What a dependency names is a task that the call does not insert, or what `stand_ins` has for an id of the call.
 /// `watched` are tasks that hold keys of new ones, or held them before: they may be replaced, and dependencies may come
 /// to name them.
 pub(super) fn lock_stored(
     tasks: &[NewTask],
-    outside: &[String],
+    stand_ins: &HashMap<&str, Vec<&str>>,
     replaced: &[&str],
     watched: &[String],
 ) -> Result<Stored> {
-    let outside_set: HashSet<&str> = outside.iter().map(String::as_str).collect();
+    let inside: HashSet<&str> = tasks.iter().map(|task| task.id.as_str()).collect();
     let named = |list: fn(&NewTask) -> &Vec<Reference>| -> HashSet<String> {
-        let ids = tasks.iter().flat_map(list).map(|reference| &reference.id);
-        ids.filter(|id| outside_set.contains(id.as_str())).cloned().collect()
+        let ids = || tasks.iter().flat_map(list).map(|reference| reference.id.as_str());
+        let stand_ins = ids().filter_map(|id| stand_ins.get(id)).flatten().copied();
+        ids().filter(|id| !inside.contains(id)).chain(stand_ins).map(str::to_owned).collect()
     };
     let waited_for = named(|t| &t.spec.depends_on);
     let signalled = named(|t| &t.spec.to_signal_after);
@@ -61,20 +63,21 @@ pub(super) fn lock_stored(
     let replaced_by_plain =
         if replaced.is_empty() { vec![] } else { plain().map(|t| t.id.as_str()).collect() };
     let idle = [
-        Idle { ids: by_plain.filter(|id| outside_set.contains(id)).collect(), refusal: has_begun },
+        Idle { ids: by_plain.filter(|id| !inside.contains(id)).collect(), refusal: has_begun },
         Idle { ids: replaced_by_plain, refusal: is_replaced },
     ];
     idle.iter().try_for_each(Idle::look)?;
     if guarded {
         guard();
     }
-    let ids: Vec<&str> =
-        outside.iter().chain(watched).map(String::as_str).chain(replaced.iter().copied()).collect();
+    let referred: HashSet<String> = waited_for.union(&signalled).chain(watched).cloned().collect();
+    // No task stands twice.
+    let ids: HashSet<&str> = referred.iter().map(String::as_str).chain(replaced.iter().copied()).collect();
     let mut stored = Stored {
-        numbers: numbers::by_id(&ids),
+        numbers: numbers::by_id(&ids.into_iter().collect::<Vec<_>>()),
         live: HashMap::new(),
         outcomes: HashMap::new(),
-        referred: waited_for.union(&signalled).chain(watched).cloned().collect(),
+        referred,
         guarded,
     };
     if signalled.is_empty() && replaced.is_empty() && watched.is_empty() {
@@ -118,6 +121,11 @@ impl Stored {
         self.lock(&[], LockStrength::Update, LockStrength::KeyShare)
     }
 
+    /// Whether a task that dependencies lead to is there, and is not about to be removed.
+    pub(super) fn has(&self, task_no: TaskNo) -> bool {
+        self.live.contains_key(&task_no) || self.outcomes.contains_key(&task_no)
+    }
+
     /// Whether a dependency names it, and it is gone.
     pub(super) fn has_lost(&self, id: &str) -> bool {
         self.referred.contains(id) && self.find(id).is_none()
@@ -126,7 +134,7 @@ impl Stored {
     /// The number of a stored task that a dependency names; `None` if it is gone.
     pub(super) fn find(&self, id: &str) -> Option<TaskNo> {
         let number = *self.numbers.get(id).filter(|_| self.referred.contains(id))?;
-        (self.live.contains_key(&number) || self.outcomes.contains_key(&number)).then_some(number)
+        self.has(number).then_some(number)
     }
 
     /// Whether the call may close cycles through stored tasks, and has the guard.

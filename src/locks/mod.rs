@@ -22,5 +22,5 @@ pub(crate) use guard::guard;
 pub(crate) use in_progress::{Idle, held, in_progress};
 pub(crate) use live::{lock, lock_any, lock_by_id, try_lock};
 pub(crate) use order::{Rank, holds, restart_if_possible};
-pub(crate) use restart::restartable;
+pub(crate) use restart::{restartable, restartable_behind};
 pub(crate) use settled::{hold_outcomes, outcomes};

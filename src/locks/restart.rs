@@ -34,8 +34,19 @@ const AFTER_DEADLOCK: Duration = Duration::from_millis(50);
 /// update of it is committed, and a third transaction has locked the new version (`heap_lock_updated_tuple`). In a transaction
 /// block earlier calls may have locked what the other one waits for.
 pub(crate) fn restartable<R>(call: impl Fn() -> Result<R>) -> Result<R> {
+    restartable_behind(|| (), call)
+}
+
+/// The same, for a call that has something to lock that comes before all in the order: each attempt locks that `first`, and gives it up
+/// with the rest.
+pub(crate) fn restartable_behind<R>(first: impl Fn(), call: impl Fn() -> Result<R>) -> Result<R> {
+    let call = |wanted: &Wanted| {
+        first();
+        lock_wanted(wanted);
+        call()
+    };
     if order::is_under_way() || !subtransaction::may_nest() {
-        return call();
+        return call(&Wanted::default());
     }
     let mut wanted = Wanted::default();
     let mut deadlocks = if in_transaction_block() { MOST_DEADLOCKS } else { 0 };
@@ -44,10 +55,7 @@ pub(crate) fn restartable<R>(call: impl Fn() -> Result<R>) -> Result<R> {
         order::begin(wanted.clone());
         let _over = Over;
         let attempt = || {
-            subtransaction::undoable(|| {
-                lock_wanted(&wanted);
-                call()
-            })
+            subtransaction::undoable(|| call(&wanted))
         };
         let done = if deadlocks >= MOST_DEADLOCKS {
             attempt()
@@ -64,7 +72,7 @@ pub(crate) fn restartable<R>(call: impl Fn() -> Result<R>) -> Result<R> {
         }
         wanted = order::end();
     }
-    call()
+    call(&Wanted::default())
 }
 
 /// Forgets the attempt, whichever way the call ends.

@@ -31,7 +31,7 @@ use crate::clock;
 use crate::error::{NO_SUCH_TASK, Result, STALE_TOKEN, TOO_LARGE};
 use crate::input::MAX_TOGETHER;
 use crate::insert::unique;
-use crate::locks::{self, LockStrength, guard, restartable};
+use crate::locks::{self, LockStrength, guard, restartable_behind};
 use crate::number::TaskNo;
 use crate::rights::{self, Doing};
 use crate::state::Outcome;
@@ -62,8 +62,9 @@ pub(crate) fn return_all(returns: Vec<Entry>) -> Result<Vec<Given>> {
         // The keys of unique children come before all that a restartable call locks.
         let inserted =
             children().flat_map(Children::tasks).chain(suspensions().flat_map(Suspension::inserted));
-        let keys = unique::lock_keys(inserted, clock::now());
-        let outcomes = restartable(|| {
+        let keys = unique::of(inserted);
+        let ahead = || unique::lock_ahead(&keys);
+        let outcomes = restartable_behind(ahead, || {
             if children().any(Children::needs_guard) {
                 // The first of what a restartable call locks.
                 guard();

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use pgrx::datum::Interval;
 
-use crate::input::{TaskSpec, Unique, Wants};
+use crate::input::{TaskSpec, Wants};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
@@ -273,16 +273,11 @@ fn values(task: &New, now: Time) -> [Set; 26] {
         WORKGROUP.to(spec.workgroup.as_deref()),
         MERGE_KEY.to(spec.merge_key.as_deref()),
         UNIQUE_KEY.to(unique.map(|unique| unique.key.as_str())),
-        UNIQUE_UNTIL.to(unique.and_then(|unique| unique_until(spec, unique, now))),
-        UNIQUE_STATES.to(unique.map(|unique| unique.states)),
+        UNIQUE_UNTIL.to(unique.and_then(|unique| unique.until(spec.not_before, now))),
+        UNIQUE_STATES.to(unique.map(|unique| unique.states.0)),
         BODY.to(spec.body.as_deref()),
         METADATA.to(spec.metadata.clone()),
     ]
-}
-
-/// The end of a unique task's period, which begins at its `not_before`, or at its insertion if that is later.
-fn unique_until(spec: &TaskSpec, unique: &Unique, now: Time) -> Option<Time> {
-    Some(spec.not_before.map_or(now, |time| time.max(now)).plus(unique.period?))
 }
 
 /// The only statement that updates rows of `task`. The live rows of these tasks are ours, so no other call reads them
@@ -305,3 +300,13 @@ pub(super) static REMOVE: Statement<
                 CASE WHEN t.unique_key IS NOT NULL OR t.merge_key IS NOT NULL
                      THEN (SELECT a.name FROM taskq.action a WHERE a.action_no = t.action_no) END",
 );
+
+static TAKE_BACK: Statement<&[TaskNo]> =
+    Statement::new(c"DELETE FROM taskq.task t WHERE t.task_no = ANY ($1)");
+
+/// Removes rows again that this call has inserted, and nothing else refers to yet.
+pub(crate) fn take_back(task_nos: &[TaskNo]) {
+    if !task_nos.is_empty() {
+        TAKE_BACK.execute(task_nos);
+    }
+}

@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::known::{Holder, Known, key_of};
-use crate::input::{State, TaskSpec};
+use crate::clock;
+use crate::input::{States, TaskSpec};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::statement::{Statement, record};
@@ -24,7 +25,7 @@ record! {
 
 /// Where tasks that keys point to are, in one snapshot: two rows for a key, for the task inserted last with it and for
 /// the one behind which that came, each empty behind the key's own columns if there is none. States are the bits of
-/// [`State`]; what rides on another is in progress with that.
+/// [`States`]; what rides on another is in progress with that.
 static HOLDERS: Statement<(&[&str], &[&str], Time), (String, String, TaskNo, Time, Option<Time>, Pointed)> = Statement::new(
     c"SELECT u.action, u.key, k.task_no, k.since, k.not_before,
              t.task_no, t.id, t.unique_until, t.unique_states, t.state, t.held_back, t.may_ride
@@ -52,7 +53,7 @@ static HOLDERS: Statement<(&[&str], &[&str], Time), (String, String, TaskNo, Tim
               WHERE t.task_no = n.task_no AND t.unique_states IS NOT NULL OFFSET 0) AS t ON true",
 );
 
-/// What is stored of these keys, whose rows are locked, without the elements of the call.
+/// What is stored of these keys, whose rows are locked.
 pub(super) fn look(keys: impl Iterator<Item = Key>, now: Time) -> HashMap<Key, Known> {
     let (actions, names): (Vec<String>, Vec<String>) = keys.unzip();
     let mut found: HashMap<Key, Known> = HashMap::with_capacity(actions.len());
@@ -77,31 +78,30 @@ impl Pointed {
             task_no: self.task_no?,
             id: self.id?,
             until: self.until,
-            states: self.states?,
-            state: State::from_stored(self.state?),
+            states: States(self.states?),
+            state: States(self.state?),
             held_back: self.held_back?,
             may_ride: self.may_ride?,
+            locked: false,
+            in_call: false,
         })
     }
 }
 
-/// The number that a row has which was made only to be locked.
-const NOBODY: TaskNo = TaskNo::NONE;
-
-/// Locks the keys of tasks that are to be inserted later in this call, after other locks: they come first in
-/// the global order. `unlock` removes the rows that were made and not used.
-pub(crate) fn lock_keys<'a>(
-    specs: impl Iterator<Item = &'a TaskSpec>,
-    now: Time,
-) -> BTreeSet<(String, String)> {
-    let keys: BTreeSet<Key> = specs.filter_map(key_of).collect();
-    if !keys.is_empty() {
-        unique_key::lock(keys.iter().map(|key| (key, NOBODY)), now);
-    }
-    keys
+/// The keys of tasks that are to be inserted.
+pub(crate) fn of<'a>(specs: impl Iterator<Item = &'a TaskSpec>) -> BTreeSet<Key> {
+    specs.filter_map(key_of).collect()
 }
 
-/// Removes the rows that [`lock_keys`] has made and that no task was inserted for.
-pub(crate) fn unlock(keys: &BTreeSet<(String, String)>) {
-    unique_key::release(&keys.iter().map(|key| (key, NOBODY)).collect::<Vec<_>>());
+/// Locks the keys of tasks that are inserted later in this call, after other locks: they come first in the global order.
+/// [`unlock`] removes the rows that were made and not used.
+pub(crate) fn lock_ahead(keys: &BTreeSet<Key>) {
+    if !keys.is_empty() {
+        unique_key::lock(keys.iter().map(|key| (key, TaskNo::NONE)), clock::now());
+    }
+}
+
+/// Removes the rows that [`lock_ahead`] has made and that no task was inserted for.
+pub(crate) fn unlock(keys: &BTreeSet<Key>) {
+    unique_key::release(&keys.iter().map(|key| (key, TaskNo::NONE)).collect::<Vec<_>>());
 }
