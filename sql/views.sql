@@ -570,26 +570,30 @@ SELECT n.name AS workgroup,
 COMMENT ON VIEW taskq.workgroups IS 'workgroups and until when they are held back';
 
 CREATE VIEW taskq.unique_keys AS
-SELECT k.action,
-       k.key,
-       t.id AS task_id,
-       p.state,
-       -- A rider has begun with its leader.
-       CASE WHEN p.leader_no IS NOT NULL AND p.state IN ('ready', 'scheduled') THEN 8
-            ELSE CASE p.state WHEN 'blocked' THEN 1 WHEN 'scheduled' THEN 2 WHEN 'ready' THEN 4 WHEN 'in-progress' THEN 8
-                              WHEN 'completed' THEN 16 ELSE 32 END END & t.unique_states <> 0
-           AND (t.unique_until IS NULL OR taskq.clock() < t.unique_until) AS held,
-       t.unique_until AS held_until,
-       t.id
-  FROM taskq.unique_key AS k
-  JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) k.task_no
-  JOIN taskq._places AS p ON p.task_no OPERATOR(taskq.===) k.task_no
- WHERE p.applies
-   AND CASE WHEN p.held_back IS NULL THEN true
-            ELSE p.held_back = (t.workgroup IS NOT NULL
-                                AND EXISTS (SELECT FROM taskq.workgroup AS w
-                                             WHERE w.name = t.workgroup AND w.not_before > taskq.clock())) END;
-COMMENT ON VIEW taskq.unique_keys IS 'keys of unique tasks: which task was inserted with one last, and whether it holds it';
+-- Of the task that was inserted with the key last, and the one behind which that came: the one that holds it.
+SELECT DISTINCT ON (h.action, h.key) h.action, h.key, h.task_id, h.state, h.held, h.held_until, h.task_id AS id
+  FROM (SELECT k.action,
+               k.key,
+               t.id AS task_id,
+               p.state,
+               -- A rider has begun with its leader.
+               CASE WHEN p.leader_no IS NOT NULL AND p.state IN ('ready', 'scheduled') THEN 8
+                    ELSE CASE p.state WHEN 'blocked' THEN 1 WHEN 'scheduled' THEN 2 WHEN 'ready' THEN 4
+                                      WHEN 'in-progress' THEN 8 WHEN 'completed' THEN 16 ELSE 32 END END & t.unique_states <> 0
+                   AND (t.unique_until IS NULL OR taskq.clock() < t.unique_until) AS held,
+               t.unique_until AS held_until,
+               n.is_last
+          FROM taskq.unique_key AS k
+         CROSS JOIN LATERAL (VALUES (k.task_no, true), (k.behind_no, false)) AS n(task_no, is_last)
+          JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) n.task_no AND t.unique_states IS NOT NULL
+          JOIN taskq._places AS p ON p.task_no OPERATOR(taskq.===) n.task_no
+         WHERE p.applies
+           AND CASE WHEN p.held_back IS NULL THEN true
+                    ELSE p.held_back = (t.workgroup IS NOT NULL
+                                        AND EXISTS (SELECT FROM taskq.workgroup AS w
+                                                     WHERE w.name = t.workgroup AND w.not_before > taskq.clock())) END) AS h
+ ORDER BY h.action, h.key, h.held DESC, h.is_last DESC;
+COMMENT ON VIEW taskq.unique_keys IS 'keys of unique tasks: which task holds one, else which was inserted with it last';
 
 CREATE FUNCTION taskq.count_tasks(
         actions text[] = NULL,

@@ -21,10 +21,13 @@ use crate::state::Outcome;
 
 /// The call whose elements are gone through.
 pub(super) struct Call<'a> {
+    /// The time by which periods are over.
     pub(super) now: Time,
+    /// What becomes of elements whose ids are there.
     pub(super) options: Options,
     /// The ids of elements that stored tasks have, with the numbers of these.
     pub(super) taken: HashMap<String, TaskNo>,
+    /// The stored tasks that dependencies lead to, locked.
     pub(super) stored: &'a Stored,
 }
 
@@ -81,12 +84,7 @@ struct Pass<'a> {
 }
 
 /// Goes through the elements; those are left that are inserted.
-pub(super) fn go(
-    tasks: &mut Vec<NewTask>,
-    keys: &mut Keys,
-    fates: &mut Fates,
-    call: &Call,
-) -> Result<Came> {
+pub(super) fn go(tasks: &mut Vec<NewTask>, keys: &mut Keys, fates: &mut Fates, call: &Call) -> Result<Came> {
     let (came, inserted, ended) = Default::default();
     let (mut ids, mut preceded) = (HashSet::new(), HashSet::new());
     if !keys.is_empty() {
@@ -100,7 +98,8 @@ pub(super) fn go(
     let Pass { mut came, fates, .. } = pass;
     let is_in = |task_no: &TaskNo| !matches!(fates.of.get(task_no), Some(Fate::Skipped(_)));
     came.follows.retain(|(_, run)| is_in(run));
-    let (new, out): (Vec<NewTask>, Vec<NewTask>) = std::mem::take(tasks).into_iter().partition(|t| is_in(&t.task_no));
+    let (new, out): (Vec<NewTask>, Vec<NewTask>) =
+        std::mem::take(tasks).into_iter().partition(|t| is_in(&t.task_no));
     *tasks = new;
     came.out.extend(out.into_iter().filter(|task| !task.id_is_new).map(|task| task.id));
     Ok(came)
@@ -232,7 +231,8 @@ impl Pass<'_> {
             if other.is_none() && self.call.options.ignore_missing && !self.ids.contains(id) {
                 continue;
             }
-            let end = other.and_then(|other| self.ended.get(&other).or(self.call.stored.outcomes.get(&other)));
+            let end =
+                other.and_then(|other| self.ended.get(&other).or(self.call.stored.outcomes.get(&other)));
             waits.all += 1;
             waits.count(other.unwrap_or(TaskNo::NONE), reference.condition, end.copied());
         }

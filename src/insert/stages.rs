@@ -93,7 +93,8 @@ impl Numbered {
             true => tasks.new.iter().map(|t| t.id.as_str()).collect(),
             false => Vec::new(),
         };
-        let stored = lock_stored(&tasks.new, &keys.stand_ins(&tasks.new), &replaced, &keys.watched(tasks.now))?;
+        let stored =
+            lock_stored(&tasks.new, &keys.stand_ins(&tasks.new), &replaced, &keys.watched(tasks.now))?;
         if tasks.fates.names.values().any(|id| stored.has_lost(id)) {
             // It was removed since: it is to be inserted after all.
             locks::restart_if_possible();
@@ -277,7 +278,7 @@ impl Tasks {
             taken.extend(found);
         }
         // As of now, when this call waits for no other id any more.
-        kept_out.retain(|id| !known.contains_key(*id));
+        kept_out.retain(|id| !known.contains_key(*id) && !seen.contains(id));
         taken.extend(numbers::by_id(&kept_out));
         taken
     }

@@ -54,9 +54,7 @@ pub(crate) fn restartable_behind<R>(first: impl Fn(), call: impl Fn() -> Result<
         check_for_interrupts();
         order::begin(wanted.clone());
         let _over = Over;
-        let attempt = || {
-            subtransaction::undoable(|| call(&wanted))
-        };
+        let attempt = || subtransaction::undoable(|| call(&wanted));
         let done = if deadlocks >= MOST_DEADLOCKS {
             attempt()
         } else {

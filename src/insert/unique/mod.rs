@@ -74,7 +74,8 @@ impl Keys {
 
     /// Finds out what the call may do to the stored tasks with its keys.
     fn about(&mut self, tasks: &[NewTask], by_id: bool, now: Time) {
-        let named: HashSet<&str> = tasks.iter().flat_map(NewTask::references).map(|r| r.id.as_str()).collect();
+        let named: HashSet<&str> =
+            tasks.iter().flat_map(NewTask::references).map(|r| r.id.as_str()).collect();
         for task in tasks {
             let known = key_of(&task.spec).and_then(|key| self.known.get_mut(&key));
             if let (Some(known), Some(unique)) = (known, &task.spec.unique) {
@@ -169,13 +170,15 @@ impl Keys {
         let mut unused: Vec<(&Key, TaskNo)> = Vec::new();
         for (key, known) in &self.known {
             match &known.holder {
-                Some(holder) if holder.in_call && holder.task_no != known.points_to => pointers.push(Pointer {
-                    key,
-                    task_no: holder.task_no,
-                    behind: known.behind.as_ref().map(|behind| behind.task_no),
-                    since: known.since,
-                    not_before: known.not_before,
-                }),
+                Some(holder) if holder.in_call && holder.task_no != known.points_to => {
+                    pointers.push(Pointer {
+                        key,
+                        task_no: holder.task_no,
+                        behind: known.behind.as_ref().map(|behind| behind.task_no),
+                        since: known.since,
+                        not_before: known.not_before,
+                    })
+                }
                 Some(_) => {}
                 None => unused.push((key, known.points_to)),
             }

@@ -12,6 +12,7 @@ mod times;
 mod unique;
 mod unique_arrays;
 mod unique_meets;
+mod unique_one_by_one;
 mod unique_others;
 mod unique_races;
 mod unique_replace;

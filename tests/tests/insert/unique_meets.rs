@@ -110,12 +110,12 @@ fn a_task_that_is_left_out_stands_for_what_stands_for_it() {
         {"id": "a", "action": "x", "unique_by": "k1"},
         {"id": "c", "action": "x", "unique_by": {"key": "k2", "on_conflict": "replace"}},
         {"id": "d", "action": "y", "depends_on": ["a"]}]);
-    assert_eq!(report(&mut session, tasks), ["z skipped z", "c replaced a", "d inserted"]);
+    assert_eq!(reported(&mut session, tasks, "replace"), ["z skipped z", "c replaced a", "d inserted"]);
     let after: Vec<String> = session.all("SELECT after FROM taskq.dependencies WHERE run = 'd'");
     assert_eq!(after, ["z"]);
     // An id that stands twice, of which the first is left out.
     let twice = json!([{"id": "e", "action": "x", "unique_by": "k1"}, {"id": "e", "action": "x"}]);
-    assert_eq!(reported(&mut session, twice, "skip"), ["z skipped z", "z skipped z"]);
+    assert_eq!(reported(&mut session, twice, "skip"), ["z skipped z", "e inserted"]);
 }
 
 #[test]
