@@ -34,12 +34,12 @@ pub(super) struct Call<'a> {
 /// What the elements have come to.
 #[derive(Default)]
 pub(super) struct Came {
-    /// Ids that stand for no task that is inserted, and what they mean.
+    /// Ids of elements that are not inserted, and what they mean.
     means: HashMap<String, TaskNo>,
     /// Who has taken whose place.
     successors: HashMap<TaskNo, TaskNo>,
-    /// The ids of stored tasks whose places are taken.
-    pub(super) replaced: Vec<String>,
+    /// The stored tasks whose places are taken, by id.
+    pub(super) replaced: HashMap<String, TaskNo>,
     /// The tasks in progress that tasks come after for their keys, and these.
     pub(super) follows: Vec<(TaskNo, TaskNo)>,
     /// The ids given to those that are not inserted.
@@ -51,7 +51,7 @@ pub(super) struct Came {
 impl Came {
     /// What an id means, of which no task is inserted: one that stands for it, if there is one.
     pub(super) fn meaning(&self, id: &str) -> Option<TaskNo> {
-        self.means.get(id).map(|task_no| self.last(*task_no))
+        self.means.get(id).or_else(|| self.replaced.get(id)).map(|task_no| self.last(*task_no))
     }
 
     /// The task that has the place of this one in the end.
@@ -61,11 +61,6 @@ impl Came {
             task_no = *successor;
         }
         task_no
-    }
-
-    fn replace(&mut self, task_no: TaskNo, id: &str, by: TaskNo) {
-        self.successors.insert(task_no, by);
-        self.means.entry(id.to_owned()).or_insert(task_no);
     }
 }
 
@@ -163,8 +158,8 @@ impl Pass<'_> {
 
     /// A stored task gives way.
     fn give_way(&mut self, task_no: TaskNo, id: &str, by: TaskNo) {
-        self.came.replace(task_no, id, by);
-        self.came.replaced.push(id.to_owned());
+        self.came.successors.insert(task_no, by);
+        self.came.replaced.insert(id.to_owned(), task_no);
     }
 
     /// The element has its key: what that does to others, and to itself.
@@ -185,7 +180,8 @@ impl Pass<'_> {
             fate = if holder.in_call {
                 // What that was about to do, this one does.
                 let its = self.fates.set(holder.task_no, Fate::Skipped(task.task_no), &task.id);
-                self.came.replace(holder.task_no, &holder.id, task.task_no);
+                self.came.successors.insert(holder.task_no, task.task_no);
+                self.came.means.entry(holder.id.clone()).or_insert(holder.task_no);
                 its.filter(|its| matches!(its, Fate::Replaced(_))).map(|its| (its, "")).or(fate)
             } else if self.came.successors.contains_key(&holder.task_no) {
                 // By its id.
@@ -227,8 +223,12 @@ impl Pass<'_> {
         for reference in &task.spec.depends_on {
             let id = reference.id.as_str();
             let other = self.inserted.get(id).map(|other| self.came.last(*other));
-            let other = other.or_else(|| self.came.meaning(id)).or_else(|| self.call.stored.find(id));
-            if other.is_none() && self.call.options.ignore_missing && !self.ids.contains(id) {
+            let comes = self.ids.contains(id) && !self.came.means.contains_key(id);
+            let skips = self.call.options.on_conflict == OnConflict::Skip;
+            let is_later = other.is_none() && comes && !(skips && self.with_id(id).is_some());
+            let stored = || self.came.meaning(id).or_else(|| self.call.stored.find(id));
+            let other = if is_later { None } else { other.or_else(stored) };
+            if other.is_none() && self.call.options.ignore_missing && !is_later {
                 continue;
             }
             let end =

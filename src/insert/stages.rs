@@ -86,9 +86,10 @@ impl Numbered {
         let Numbered(mut tasks) = self;
         let mut keys = Keys::default();
         if tasks.new.iter().any(|t| t.spec.unique.is_some()) {
-            keys = Keys::lock(&tasks.new, tasks.replaces(), tasks.now);
+            keys = Keys::lock(&tasks.new, tasks.now);
         }
         tasks.leave_out_stored(&keys);
+        keys.are_asked_for(&tasks.new, tasks.replaces(), tasks.now);
         let replaced: Vec<&str> = match tasks.replaces() {
             true => tasks.new.iter().map(|t| t.id.as_str()).collect(),
             false => Vec::new(),
@@ -113,7 +114,7 @@ impl Locked {
         keys.point();
         // A call that inserts the id of a task that is being removed waits for the end of that, as for an insertion. So a removed id is
         // taken like a new one: behind all that are new. Once the first is taken, this call waits for no other.
-        let replaced: HashSet<&str> = came.replaced.iter().map(String::as_str).collect();
+        let replaced: HashSet<&str> = came.replaced.keys().map(String::as_str).collect();
         let missing = tasks.new.iter().filter(|task| !written.contains(&task.task_no));
         let (later, first) = missing.partition(|task| replaced.contains(task.id.as_str()));
         tasks.insert_rows(first, &mut stored)?;

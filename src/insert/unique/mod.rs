@@ -48,9 +48,8 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Locks the keys of the call's tasks and looks which tasks hold them. `by_id`: stored tasks with the ids of the tasks are locked
-    /// later in any case.
-    pub(super) fn lock(tasks: &[NewTask], by_id: bool, now: Time) -> Self {
+    /// Locks the keys of the call's tasks and looks which tasks hold them.
+    pub(super) fn lock(tasks: &[NewTask], now: Time) -> Self {
         let mut known: BTreeMap<Key, Known> = BTreeMap::new();
         for task in tasks {
             if let Some(key) = key_of(&task.spec) {
@@ -65,22 +64,26 @@ impl Keys {
         for (key, found) in rows::look(stored.map(|(key, _)| key.clone()), now) {
             known.insert(key, found);
         }
-        let mut keys = Keys { known };
-        if keys.known.values().any(|known| known.holders().next().is_some()) {
-            keys.about(tasks, by_id, now);
+        let replacing = |task: &&NewTask| {
+            task.spec.unique.as_ref().is_some_and(|unique| unique.on_conflict == OnHeld::Replace)
+        };
+        for key in tasks.iter().filter(replacing).filter_map(|task| key_of(&task.spec)) {
+            known.entry(key).and_modify(|known| known.replacing = true);
         }
-        keys
+        Keys { known }
     }
 
-    /// Finds out what the call may do to the stored tasks with its keys.
-    fn about(&mut self, tasks: &[NewTask], by_id: bool, now: Time) {
+    /// Finds out which stored tasks are locked for the sake of these tasks: those that they replace by their ids (`by_id`), those that
+    /// they may mean, and those that are `watched`.
+    pub(super) fn are_asked_for(&mut self, tasks: &[NewTask], by_id: bool, now: Time) {
+        if self.known.values().all(|known| known.holders().next().is_none()) {
+            return;
+        }
         let named: HashSet<&str> =
             tasks.iter().flat_map(NewTask::references).map(|r| r.id.as_str()).collect();
-        for task in tasks {
-            let known = key_of(&task.spec).and_then(|key| self.known.get_mut(&key));
-            if let (Some(known), Some(unique)) = (known, &task.spec.unique) {
-                known.replacing |= unique.on_conflict == OnHeld::Replace;
-                known.named |= named.contains(task.id.as_str());
+        for task in tasks.iter().filter(|task| named.contains(task.id.as_str())) {
+            if let Some(known) = key_of(&task.spec).and_then(|key| self.known.get_mut(&key)) {
+                known.named = true;
             }
         }
         let ids: HashSet<&str> = tasks.iter().filter(|_| by_id).map(|task| task.id.as_str()).collect();
