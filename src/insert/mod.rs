@@ -83,10 +83,12 @@ fn locks_stored(specs: &[TaskSpec], options: Options) -> bool {
     let ids: HashSet<&str> = specs.iter().filter_map(|spec| spec.id.as_deref()).collect();
     // What is skipped is a stored task, too.
     let skips = options.on_conflict == OnConflict::Skip;
+    // And so may be what an element is left out for.
+    let keys = specs.iter().any(|spec| spec.unique.is_some());
     specs
         .iter()
         .flat_map(|spec| spec.depends_on.iter().chain(&spec.to_signal_after))
-        .any(|reference| skips || !ids.contains(reference.id.as_str()))
+        .any(|reference| skips || keys || !ids.contains(reference.id.as_str()))
 }
 
 /// Inserts the tasks and returns what became of each, in the order given.

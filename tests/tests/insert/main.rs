@@ -15,6 +15,7 @@ mod unique_meets;
 mod unique_model;
 mod unique_one_by_one;
 mod unique_others;
+mod unique_pairs;
 mod unique_races;
 mod unique_random;
 mod unique_replace;

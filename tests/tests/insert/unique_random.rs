@@ -159,38 +159,60 @@ fn look(session: &mut Session) -> World {
     world
 }
 
-/// What the call has come to. Ids that were made up are named as the model names them.
-fn outcome(session: &mut Session, call: &Call) -> Result<Outcome, String> {
+/// Ids that were made up, with the names by which the model has them.
+pub type Names = BTreeMap<String, String>;
+
+/// What the call says of its elements. The names of what it has made up are added, and begin with this.
+pub fn answer(
+    session: &mut Session,
+    call: &Call,
+    begin: &str,
+    names: &mut Names,
+) -> Result<Vec<String>, String> {
     let query = "SELECT task_id, outcome, existing_id FROM taskq.insert_tasks_report($1, $2, $3)";
     let if_missing = if call.ignore_missing { "ignore" } else { "error" };
     let rows = session
         .query(query, &[&as_json(call.elements), &call.on_conflict, &if_missing])
         .map_err(|error| sqlstate(&error).to_owned())?;
-    let mut names: BTreeMap<String, String> = BTreeMap::new();
     for (at, row) in rows.iter().enumerate() {
-        if row.get::<_, &str>(1) != "skipped" {
-            names.insert(row.get(0), name(at, &call.elements[at]));
+        if call.elements[at].id.is_none() && row.get::<_, &str>(1) != "skipped" {
+            names.insert(row.get(0), format!("{begin}{}", name(at, &call.elements[at])));
         }
     }
-    let named = |id: String| names.get(&id).cloned().unwrap_or(id);
     let report = |row: &postgres::Row| {
-        let existing = row.get::<_, Option<String>>(2).map(named);
-        let words = [named(row.get(0)), row.get(1)].into_iter().chain(existing);
+        let existing = row.get::<_, Option<String>>(2).map(|id| named(names, id));
+        let words = [named(names, row.get(0)), row.get(1)].into_iter().chain(existing);
         words.collect::<Vec<_>>().join(" ")
     };
-    let reports = rows.iter().map(report).collect();
-    let tasks = session.all::<String>("SELECT id FROM taskq.tasks").into_iter().map(named).collect();
+    Ok(rows.iter().map(report).collect())
+}
+
+fn named(names: &Names, id: String) -> String {
+    names.get(&id).cloned().unwrap_or(id)
+}
+
+/// What is stored then: tasks (as this expression shows them), dependencies, keys.
+pub fn stored(session: &mut Session, names: &Names, task: &str) -> Outcome {
+    let rows = session.query(&format!("SELECT id, {task} FROM taskq.tasks"), &[]).unwrap();
+    let tasks = rows.iter().map(|row| named(names, row.get(0)) + row.get(1)).collect();
     let rows = session.query("SELECT after, run, condition::text FROM taskq.dependencies", &[]).unwrap();
     let edge = |row: &postgres::Row| {
-        format!("{} {} {}", named(row.get(0)), row.get::<_, &str>(2), named(row.get(1)))
+        format!("{} {} {}", named(names, row.get(0)), row.get::<_, &str>(2), named(names, row.get(1)))
     };
     let edges = rows.iter().map(edge).collect();
     let keys =
         "SELECT k.key, coalesce(t.id, b.id) FROM taskq.unique_key k LEFT JOIN taskq.task t USING (task_no)
                   LEFT JOIN taskq.task b ON b.task_no = k.behind_no WHERE coalesce(t.id, b.id) IS NOT NULL";
     let rows = session.query(keys, &[]).unwrap();
-    let keys = rows.iter().map(|row| (row.get(0), named(row.get(1)))).collect();
-    Ok(Outcome { reports, tasks, edges, keys })
+    let keys = rows.iter().map(|row| (row.get(0), named(names, row.get(1)))).collect();
+    Outcome { reports: Vec::new(), tasks, edges, keys }
+}
+
+/// What the call comes to.
+fn outcome(session: &mut Session, call: &Call) -> Result<Outcome, String> {
+    let mut names = Names::new();
+    let reports = answer(session, call, "", &mut names)?;
+    Ok(Outcome { reports, ..stored(session, &names, "''") })
 }
 
 fn agree(seed: u64, scenes: u64, arrays: u64) {
@@ -201,7 +223,7 @@ fn agree(seed: u64, scenes: u64, arrays: u64) {
         scene(&mut session, &mut random);
         let world = look(&mut session);
         let id = |at: usize| world.tasks[at].id.as_str();
-        let stored: BTreeSet<String> =
+        let before: BTreeSet<String> =
             world.edges.iter().map(|(a, b)| format!("{} settled {}", id(*a), id(*b))).collect();
         for n in 0..arrays {
             let elements = array(&mut random, 6);
@@ -218,8 +240,8 @@ fn agree(seed: u64, scenes: u64, arrays: u64) {
             };
             match (expected, got) {
                 (Ok(mut expected), Ok(mut got)) => {
-                    expected.edges.retain(|edge| !stored.contains(edge));
-                    got.edges.retain(|edge| !stored.contains(edge));
+                    expected.edges.retain(|edge| !before.contains(edge));
+                    got.edges.retain(|edge| !before.contains(edge));
                     assert_eq!(got.reports, expected.reports, "{}", told());
                     assert_eq!(got, expected, "{}", told());
                     if n % 16 == 0 {
