@@ -42,7 +42,7 @@ pub(super) struct Came {
     pub(super) replaced: HashMap<String, TaskNo>,
     /// The tasks in progress that tasks come after for their keys, and these.
     pub(super) follows: Vec<(TaskNo, TaskNo)>,
-    /// The ids given to those that are not inserted.
+    /// The ids of elements that are not inserted, of which it is not known whether other transactions have taken them.
     pub(super) out: Vec<String>,
     /// The tasks whose times have changed.
     pub(super) put_off: HashSet<TaskNo>,
@@ -96,7 +96,13 @@ pub(super) fn go(tasks: &mut Vec<NewTask>, keys: &mut Keys, fates: &mut Fates, c
     let (new, out): (Vec<NewTask>, Vec<NewTask>) =
         std::mem::take(tasks).into_iter().partition(|t| is_in(&t.task_no));
     *tasks = new;
-    came.out.extend(out.into_iter().filter(|task| !task.id_is_new).map(|task| task.id));
+    // With "skip" it is known of all ids whether they are taken. One that its key leaves out replaces no task by its id.
+    let is_open = |task: &NewTask| match call.options.on_conflict {
+        OnConflict::Error => !task.id_is_new,
+        OnConflict::Replace => !task.id_is_new && came.successors.contains_key(&task.task_no),
+        OnConflict::Skip => false,
+    };
+    came.out = out.into_iter().filter(is_open).map(|task| task.id).collect();
     Ok(came)
 }
 

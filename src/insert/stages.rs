@@ -124,13 +124,7 @@ impl Locked {
             stored.refresh()?;
             tasks.insert_rows(later, &mut stored)?;
         }
-        if tasks.options.on_conflict == OnConflict::Error {
-            // Those that their keys leave out have no rows that would have been refused. This call waits for no other id any more.
-            let ids: Vec<&str> = came.out.iter().map(String::as_str).collect();
-            if let Some(id) = numbers::by_id(&ids).keys().next() {
-                return Err(in_the_way::exists(id, 0));
-            }
-        }
+        tasks.look_for_others(&came.out, &mut stored)?;
         tally::inserted(tasks.new.iter().filter_map(|t| t.spec.group.as_deref()), tasks.now);
         Ok(Present { tasks, stored, came })
     }
@@ -208,7 +202,7 @@ impl Tasks {
         }
         let given = self.new.iter().filter(|task| !task.id_is_new);
         let existing = numbers::by_id(&given.map(|task| task.id.as_str()).collect::<Vec<_>>());
-        let open = keys.replaceable();
+        let open = keys.replaceable(self.now);
         let fates = &mut self.fates;
         self.new.retain(|task| match existing.get(&task.id) {
             Some(existing) if !open.contains_key(&task.id) => {
@@ -226,7 +220,7 @@ impl Tasks {
             return Ok(Default::default());
         }
         let mut written = HashSet::new();
-        let mut taken = if self.replaces() { stored.numbers.clone() } else { keys.replaceable() };
+        let mut taken = if self.replaces() { stored.numbers.clone() } else { keys.replaceable(self.now) };
         if self.skips() {
             let others = self.try_ids(keys, &taken, &mut written);
             let named = self.referred(&others);
@@ -311,6 +305,21 @@ impl Tasks {
             // As for those that were there: what waited for them has heard of their end.
             stored.refresh()?;
             missing.retain(|task| ids.contains(task.id.as_str()));
+        }
+    }
+
+    /// Looks for tasks with these ids of elements that have no rows, which would have been refused, or have taken the places of these. This
+    /// call waits for no other id any more.
+    fn look_for_others(&self, ids: &[String], stored: &mut Stored) -> Result<()> {
+        let others = numbers::by_id(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+        let ids: Vec<&str> = others.keys().map(String::as_str).collect();
+        match ids.first() {
+            None => Ok(()),
+            Some(id) if !self.replaces() => Err(in_the_way::exists(id, ids.len() - 1)),
+            Some(_) => {
+                replace::remove_newcomers(&ids, self.now)?;
+                stored.refresh()
+            }
         }
     }
 

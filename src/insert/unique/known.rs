@@ -31,7 +31,7 @@ pub(in crate::insert) struct Holder {
     pub(in crate::insert) held_back: bool,
     /// It has a merge key, and may share the end of another task.
     pub(in crate::insert) may_ride: bool,
-    /// It is locked with what the call names: what is stored of it then counts.
+    /// It is locked for a change: what is stored of it then counts.
     pub(in crate::insert) locked: bool,
     /// It is an element of the call.
     pub(in crate::insert) in_call: bool,

@@ -73,8 +73,8 @@ impl Keys {
         Keys { known }
     }
 
-    /// Finds out which stored tasks are locked for the sake of these tasks: those that they replace by their ids (`by_id`), those that
-    /// they may mean, and those that are `watched`.
+    /// Finds out which stored tasks are locked for the sake of these tasks: for a change those that they replace by their ids
+    /// (`by_id`), and those that are `watched`; held those that they may mean.
     pub(super) fn are_asked_for(&mut self, tasks: &[NewTask], by_id: bool, now: Time) {
         if self.known.values().all(|known| known.holders().next().is_none()) {
             return;
@@ -88,9 +88,9 @@ impl Keys {
         }
         let ids: HashSet<&str> = tasks.iter().filter(|_| by_id).map(|task| task.id.as_str()).collect();
         for known in self.known.values_mut() {
-            let all = known.named || known.is_open(now);
+            let open = known.is_open(now);
             for holder in known.holder.iter_mut().chain(&mut known.behind) {
-                holder.locked = all || ids.contains(holder.id.as_str());
+                holder.locked = open || ids.contains(holder.id.as_str());
             }
         }
     }
@@ -140,8 +140,8 @@ impl Keys {
     }
 
     /// The stored tasks whose places elements may take for their keys, by id.
-    pub(super) fn replaceable(&self) -> HashMap<String, TaskNo> {
-        let replaced = self.known.values().filter(|known| known.replacing);
+    pub(super) fn replaceable(&self, now: Time) -> HashMap<String, TaskNo> {
+        let replaced = self.known.values().filter(|known| known.replacing && known.is_open(now));
         replaced.flat_map(Known::holders).map(|holder| (holder.id.clone(), holder.task_no)).collect()
     }
 
@@ -156,11 +156,13 @@ impl Keys {
         let locked = self.known.values().flat_map(Known::holders).filter(|holder| holder.locked);
         let may_ride: Vec<TaskNo> = locked.filter(|h| h.may_ride).map(|h| h.task_no).collect();
         let riding = if may_ride.is_empty() { HashSet::new() } else { riders::among(&may_ride) };
-        let locked = |holder: Holder| match holder.locked {
-            true => holder.as_locked(stored, &riding, now),
-            false => Some(holder),
-        };
         for known in self.known.values_mut() {
+            // What is named is only held: it may begin or be given back at any time, and counts as it was.
+            let is_held = known.named;
+            let locked = |holder: Holder| match holder.locked {
+                true => holder.as_locked(stored, &riding, now),
+                false => Some(holder).filter(|h| !is_held || stored.numbers.get(&h.id) == Some(&h.task_no)),
+            };
             known.holder = known.holder.take().and_then(locked);
             known.behind = known.behind.take().and_then(locked);
         }
