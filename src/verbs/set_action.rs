@@ -199,23 +199,25 @@ fn set_action(settings: &Settings) -> Result<()> {
         settings.max_run_time,
     ));
     action_setting::note_stop(name, clock::now());
-    if settings.max_concurrency.is_some() || !settings.clear.is_empty() {
-        resize_slots(name, max_concurrency);
+    if let (Some(_), Some(most)) = (settings.max_concurrency, max_concurrency) {
+        fit_action(name, most);
     }
     if let (Some(_), Some(most)) = (settings.max_per_group, max_per_group) {
         fit_groups(name, most);
     }
     rates::fit(name, limit.zip(period), rate_limit);
+    if settings.max_concurrency.is_some() || !settings.clear.is_empty() {
+        backfill::drop_above(name, max_concurrency);
+    }
     wake_all(name);
     Ok(())
 }
 
-/// Makes the slots fit the limit; performances that began without one get theirs.
-fn resize_slots(name: &str, max_concurrency: Option<i32>) {
-    let without_slot =
-        if max_concurrency.is_some() { backfill::without_slot_in_action(name, false) } else { vec![] };
+/// Makes the slots that the limit lacks; performances that began without one get theirs.
+fn fit_action(name: &str, most: i32) {
+    let without_slot = backfill::without_slot_in_action(name, false);
     let held: Vec<TaskNo> = without_slot.into_iter().map(|(task_no, _)| task_no).collect();
-    backfill::fit_action(name, max_concurrency, &held);
+    backfill::fit_action(name, most, &held);
 }
 
 /// Performances that began before there was a limit per group get the slots of it.

@@ -15,21 +15,27 @@ static MAKE_ALL: Statement<(&str, i32)> = Statement::new(
 );
 static DROP: Statement<(&str, i32)> = Statement::new(
     c"DELETE FROM taskq.slot s
-       WHERE s.group_id = '' AND s.name = $1 AND s.slot_no > $2 AND s.task_no IS NULL",
+       WHERE s.ctid = ANY (ARRAY(
+                SELECT f.ctid FROM taskq.slot f
+                 WHERE f.group_id = '' AND f.name = $1 AND f.slot_no > $2 AND f.task_no IS NULL
+                   FOR UPDATE SKIP LOCKED))",
 );
 
-/// Makes the slots of an action fit its limit, `None` for no limit; those above it go if they are free, else with a later
-/// call. `held` are performances that began without a slot. They are given slots, above the limit where it is full, so
-/// that they count.
-pub(crate) fn fit_action(action: &str, most: Option<i32>, held: &[TaskNo]) {
-    let Some(most) = most else {
-        DROP.execute((action, 0));
-        return;
-    };
+/// Makes the slots of a limit of an action that are missing. `held` are performances that began without a slot. They are given slots,
+/// above the limit where it is full, so that they count.
+pub(crate) fn fit_action(action: &str, most: i32, held: &[TaskNo]) {
     assign_transaction_id();
     MAKE_ALL.execute((action, most));
     assign(&Limit::of_action(action), most, held);
-    DROP.execute((action, most));
+}
+
+/// Removes the slots of an action above its limit (`None`: all), if they are free; the others go with a later call.
+///
+/// It is the last thing that a call does with locks. A slot that was free in the snapshot of the statement may be held by the time
+/// its row is locked, and stays locked then: the session that ends the performance waits for this transaction, and has the
+/// performance's row locked. So this transaction must not wait for any such row after it.
+pub(crate) fn drop_above(action: &str, most: Option<i32>) {
+    DROP.execute((action, most.unwrap_or(0)));
 }
 
 static ADD: Statement<(&str, &str, i32, &[TaskNo])> = Statement::new(

@@ -1,4 +1,4 @@
-//! Limits of groups under eight sessions that return, give back, abandon, cancel and roll back at random.
+//! Limits of an action and of groups under eight sessions that return, give back, abandon, cancel and roll back at random.
 //!
 //! Why: the places of groups are made while they are needed, by sessions that race for it. Two judges: a ledger of the
 //! sessions for each group, which counts a task from after its grant to before its return and so never more than are held;
@@ -11,18 +11,21 @@ use std::thread;
 
 use serde_json::{Value, json};
 use taskq_tests::random::Random;
-use taskq_tests::{Db, Progress, Session, until};
+use taskq_tests::{Db, Progress, Session, sqlstate, until};
 
-use crate::limits_concurrent::late_extensions_keep_a_limit_of_one;
 use crate::{call, owned};
 
 const GROUPS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 /// The limit per group of action `x`; group `a` may have one task less in progress, over all actions.
 const PER_GROUP: i32 = 2;
 const SESSIONS: u64 = 8;
+/// How many of action `x` may be in progress over all groups.
+const OF_ACTION: i32 = 7;
 
-/// What is held and not overdue of each group, the most of it, in one snapshot.
-const HELD: &str = "SELECT (COALESCE(max(n) FILTER (WHERE action = 'x'), 0) * 100 + COALESCE(sum(n) FILTER (WHERE group_id = 'a'), 0))::integer \
+/// What is held and not overdue of the action, of each group in it (the most of it), and of the group with a limit of its own, in one
+/// snapshot.
+const HELD: &str = "SELECT ARRAY[COALESCE(sum(n) FILTER (WHERE action = 'x'), 0), COALESCE(max(n) FILTER (WHERE action = 'x'), 0), \
+                                 COALESCE(sum(n) FILTER (WHERE group_id = 'a'), 0)]::integer[] \
       FROM (SELECT action, group_id, count(*) AS n FROM taskq.tasks \
              WHERE state = 'in-progress' AND group_id IS NOT NULL \
                AND (action_deadline IS NULL OR action_deadline > taskq.clock()) GROUP BY action, group_id) AS g";
@@ -43,7 +46,7 @@ struct Ledger(HashMap<&'static str, AtomicI32>);
 
 impl Ledger {
     fn new() -> Self {
-        let keys = ["xa", "xb", "xc", "xd", "xe", "xf", "a"];
+        let keys = ["x", "xa", "xb", "xc", "xd", "xe", "xf", "a"];
         Ledger(keys.into_iter().map(|key| (key, AtomicI32::new(0))).collect())
     }
 
@@ -52,6 +55,7 @@ impl Ledger {
         let group = &id[..1];
         let mut keys = Vec::new();
         if action == "x" {
+            keys.push("x".to_owned());
             keys.push(format!("x{group}"));
         }
         if group == "a" {
@@ -63,7 +67,12 @@ impl Ledger {
     fn begin(&self, action: &str, id: &str, most: i32) {
         for key in Self::keys(action, id) {
             let held = self.0[key.as_str()].fetch_add(1, Ordering::SeqCst) + 1;
-            assert!(held <= if key == "a" { 1 } else { most }, "{held} are held of {key}");
+            let most = match key.as_str() {
+                "a" => 1,
+                "x" => OF_ACTION,
+                _ => most,
+            };
+            assert!(held <= most, "{held} are held of {key}");
         }
     }
 
@@ -125,7 +134,7 @@ fn run(db: &Db, most: i32, meanwhile: impl Fn(&mut Session, &mut Random) + Sync)
             let mut session = db.connect();
             let mut seen = Vec::new();
             while !over.load(Ordering::SeqCst) {
-                seen.push(session.one::<i32>(HELD));
+                seen.push(session.one::<Vec<i32>>(HELD));
             }
             seen
         });
@@ -140,8 +149,8 @@ fn run(db: &Db, most: i32, meanwhile: impl Fn(&mut Session, &mut Random) + Sync)
         let seen = observer.join().unwrap();
         setter.join().unwrap();
         results.into_iter().for_each(|result| result.expect("a worker"));
-        assert!(seen.iter().all(|n| n / 100 <= most && n % 100 <= 1), "{seen:?}");
-        assert!(seen.iter().any(|n| *n > 0), "the observer saw something at all");
+        assert!(seen.iter().all(|n| n[0] <= OF_ACTION && n[1] <= most && n[2] <= 1), "{seen:?}");
+        assert!(seen.iter().any(|n| n[0] > 0), "the observer saw something at all");
     });
 }
 
@@ -149,7 +158,10 @@ fn run(db: &Db, most: i32, meanwhile: impl Fn(&mut Session, &mut Random) + Sync)
 fn eight_sessions_never_hold_more_of_a_group_than_its_limits_and_leak_nothing() {
     let db = Db::new();
     let mut main = db.connect();
-    call(&mut main, &format!("set_action('x', max_per_group => {PER_GROUP})"));
+    call(
+        &mut main,
+        &format!("set_action('x', max_concurrency => {OF_ACTION}, max_per_group => {PER_GROUP})"),
+    );
     call(&mut main, "set_group('a', max_concurrency => 1)");
     main.insert(some_tasks(4000)).unwrap();
     run(&db, PER_GROUP, |session, _| {
@@ -161,9 +173,9 @@ fn eight_sessions_never_hold_more_of_a_group_than_its_limits_and_leak_nothing() 
         // another session has the row just then.
         (main.one::<i64>(PLACES_HELD) == 0).then_some(())
     });
-    assert_eq!(main.one::<i64>("SELECT count(*) FROM taskq.slot WHERE name = 'x'"), 6 * i64::from(PER_GROUP));
-    // Five groups with two places each, and one that may run one.
-    assert_eq!(owned(&mut main, 100, &["x"]).len(), 11, "all places are free at the end");
+    let places = "SELECT count(*) FROM taskq.slot WHERE name = 'x' AND group_id <> ''";
+    assert_eq!(main.one::<i64>(places), 6 * i64::from(PER_GROUP));
+    assert_eq!(owned(&mut main, 100, &["x"]).len(), OF_ACTION as usize, "all places are free at the end");
 }
 
 #[test]
@@ -175,11 +187,12 @@ fn the_limits_hold_while_another_session_raises_and_lowers_them() {
     main.insert(some_tasks(4000)).unwrap();
     // Never more than the highest limit that there ever was.
     run(&db, 3, |session, random| {
-        call(session, &format!("set_action('x', max_per_group => {})", 1 + random.below(3)));
+        let (all, of_group) = (random.below(8), 1 + random.below(3));
+        call(session, &format!("set_action('x', max_concurrency => {all}, max_per_group => {of_group})"));
         call(session, &format!("set_group('a', max_concurrency => {})", random.below(2)));
         call(session, &format!("set_group('b', weight => {})", 1 + random.below(9)));
     });
-    call(&mut main, "set_action('x', max_per_group => 2)");
+    call(&mut main, "set_action('x', max_concurrency => 7, max_per_group => 2)");
     call(&mut main, "set_group('a', max_concurrency => 1)");
     until("nothing is held", || {
         main.own("w", 0, &["x", "y"]).unwrap();
@@ -189,7 +202,7 @@ fn the_limits_hold_while_another_session_raises_and_lowers_them() {
     });
     assert_eq!(main.broken(), [""; 0]);
     let slots: Vec<String> = main.all("SELECT slot::text FROM taskq.slot ORDER BY 1");
-    assert_eq!(owned(&mut main, 100, &["x"]).len(), 11, "{slots:#?}");
+    assert_eq!(owned(&mut main, 100, &["x"]).len(), 7, "{slots:#?}");
 }
 
 #[test]
@@ -198,6 +211,50 @@ fn a_late_extension_against_claims_keeps_the_limit() {
     let mut main = db.connect();
     call(&mut main, "set_action('x', max_per_group => 1)");
     late_extensions_keep_a_limit_of_one(&db, |id| json!({"id": id, "action": "x", "group_id": "a"}), 60);
+    let db = Db::new();
+    call(&mut db.connect(), "set_action('x', max_concurrency => 1)");
+    late_extensions_keep_a_limit_of_one(&db, |id| json!({"id": id, "action": "x"}), 60);
+}
+
+/// Four sessions let the deadline pass and extend all the same. The limit, of which the tasks are that `task` makes, has to
+/// hold, and its place to be free at the end.
+fn late_extensions_keep_a_limit_of_one(db: &Db, task: impl Fn(&str) -> Value, rounds: usize) {
+    let mut main = db.connect();
+    main.insert((0..40).map(|i| task(&format!("t{i}"))).collect()).unwrap();
+    let ledger = AtomicI32::new(0);
+    thread::scope(|scope| {
+        for seed in 0..4 {
+            let (mut session, ledger) = (db.connect(), &ledger);
+            scope.spawn(move || {
+                let mut random = Random::new(seed);
+                for _ in 0..rounds {
+                    let grants = session.own_with("w", 1, &["x"], "lease => '1 millisecond'").unwrap();
+                    let Some(grant) = grants.first() else { continue };
+                    // The deadline passes while others look for work.
+                    session.own("w", 0, &["x"]).unwrap();
+                    let held = session.extend("w", &[(&grant.task_id, grant.token)], "1 hour").unwrap()[0].1;
+                    if !held {
+                        continue;
+                    }
+                    let now = ledger.fetch_add(1, Ordering::SeqCst) + 1;
+                    assert_eq!(now, 1, "held by two at once");
+                    ledger.fetch_sub(1, Ordering::SeqCst);
+                    let code = if random.chance(50) { "pending" } else { "completed" };
+                    let answer = session.give(&grant.task_id, grant.token, code);
+                    assert!(
+                        answer.is_ok(),
+                        "extended, so held: {:?}",
+                        answer.err().map(|e| sqlstate(&e).to_owned())
+                    );
+                }
+            });
+        }
+    });
+    let mut last = task("last");
+    last["priority"] = json!(9);
+    main.insert(json!([last])).unwrap();
+    let end = until("the place is free", || main.own("end", 1, &["x"]).unwrap().pop());
+    assert_eq!(end.task_id, "last");
 }
 
 #[test]

@@ -5,11 +5,9 @@ mod group_limits;
 mod group_limits_concurrent;
 mod group_limits_gone;
 mod limits;
-mod limits_concurrent;
 mod limits_due;
 mod limits_old_snapshot;
 mod limits_order;
 mod rate;
-mod stress;
 
 use taskq_tests::flow::{at, call, count, ids, owned, tasks, wait_for_one};
