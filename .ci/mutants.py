@@ -114,7 +114,7 @@ PROGRAMS = [suite.split()[0] for _, suites in FIRST for suite in suites] + [prog
 PROGRAMS = [program for program in dict.fromkeys(PROGRAMS) if program not in os.environ.get("WITHOUT", "").split()]
 
 # Parts of names of tests that take long, since they do much of the same: they are left out.
-LONG = ["thousand", "hundred", "100_000", "volume::", "backlog", "lately::", "long_snapshot", "stress::", "spin::", "on_the_way_to_sleep"]
+LONG = ["thousand", "hundred", "100_000", "volume::", "backlog", "lately::", "long_snapshot", "spin::", "on_the_way_to_sleep"]
 
 # How the library is built.
 QUICK_BUILD = """

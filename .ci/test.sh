@@ -25,7 +25,7 @@ target=${CARGO_TARGET_DIR:-target}
 work=${WORK:-$target/test}
 
 # Storms and faults at random, servers that are lost, and what wants the tools of many languages.
-LONG='clients crash hostile isolation recover storm torture'
+LONG='clients crash hostile isolation recover torture'
 
 # The programs run in lanes: side by side, each lane on a cluster of its own, one program after the other. Alone on theirs are the
 # tests of sleeping calls, and of what any transaction of a cluster disturbs.

@@ -1,7 +1,7 @@
 //! All or nothing, and `on_conflict => 'skip'`.
 
 use serde_json::json;
-use taskq_tests::{Answer, Db, Session, sqlstate, state_of_all};
+use taskq_tests::{Db, sqlstate, state_of_all};
 
 #[test]
 fn one_id_in_use_spoils_the_whole_call() {
@@ -53,49 +53,4 @@ fn skip_leaves_a_settled_and_a_held_task_alone() {
     assert!(session.insert_with(tasks, "on_conflict => 'skip'").unwrap().is_empty());
     assert_eq!([session.state("done"), session.state("held")], ["completed", "in-progress"]);
     session.complete(&grant);
-}
-
-/// Two sessions insert the same id, the first in a transaction that ends like this: what the other is told, and a
-/// session that looks afterwards.
-fn two_insert(db: &Db, end: &str) -> (Answer<Vec<String>>, Session) {
-    let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
-    first.run("BEGIN");
-    first.insert(json!([{"id": "same", "action": "x", "body": "first"}])).unwrap();
-    let other =
-        second.background(|session| session.insert(json!([{"id": "same", "action": "x", "body": "second"}])));
-    other.settle_down(&mut watcher);
-    first.run(end);
-    (other.join().1, watcher)
-}
-
-#[test]
-fn two_sessions_that_insert_the_same_id_cannot_both_succeed() {
-    let db = Db::new();
-    let (answer, mut watcher) = two_insert(&db, "COMMIT");
-    assert_eq!(sqlstate(&answer.unwrap_err()), "TQ002");
-    assert_eq!(watcher.task("same").unwrap().body.as_deref(), Some("first"));
-}
-
-#[test]
-fn the_second_of_two_inserts_wins_when_the_first_rolls_back() {
-    let db = Db::new();
-    let (answer, mut watcher) = two_insert(&db, "ROLLBACK");
-    assert_eq!(answer.unwrap(), ["same"]);
-    assert_eq!(watcher.own_one("x").body.as_deref(), Some("second"));
-}
-
-#[test]
-fn skip_waits_for_a_concurrent_insert_of_the_same_id() {
-    let db = Db::new();
-    let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
-    first.run("BEGIN");
-    first.insert(json!([{"id": "same", "action": "x", "body": "first"}])).unwrap();
-    let other = second.background(|session| {
-        let tasks = json!([{"id": "same", "action": "x", "body": "second"}, {"id": "other", "action": "x"}]);
-        session.insert_with(tasks, "on_conflict => 'skip'")
-    });
-    other.settle_down(&mut watcher);
-    first.run("COMMIT");
-    assert_eq!(other.join().1.unwrap(), ["other"]);
-    assert_eq!(watcher.task("same").unwrap().body.as_deref(), Some("first"));
 }

@@ -4,7 +4,6 @@
 mod and_own;
 mod and_own_beside;
 mod batch;
-mod conditions;
 mod revoked;
 mod single;
 mod uncounted;

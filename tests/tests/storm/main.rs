@@ -1,5 +1,5 @@
-//! All calls at once: several connections insert, replace, link, own, return, cancel and delete on a few ids, so that
-//! nearly every call meets another one on the same rows.
+//! All calls at once: several connections insert, replace, link, own, return (with children), cancel, retry, complete by hand and
+//! delete on a few ids, so that nearly every call meets another one on the same rows.
 //!
 //! Single calls never meet in a deadlock. Transactions of several calls may: PostgreSQL ends one with 40P01, and the
 //! caller answers by another try. A call must not fail for any other reason that the contract does not name. In the end `taskq.check()` must find nothing, and whatever
@@ -72,12 +72,26 @@ impl Caller {
             }
             65..85 => self.give(session),
             85..90 => session.cancel(&[&one, &other]).map(drop),
-            90..97 => session.delete(&[&one, &other]).map(drop),
+            90..94 => session.delete(&[&one, &other]).map(drop),
+            94..97 if self.transactions => match self.random.below(4) {
+                0 => session.query("SELECT taskq.retry_tasks(actions => '{x}')", &[]).map(drop),
+                1 => session.query("SELECT taskq.complete_task($1)", &[&one]).map(drop),
+                _ => session.query("SELECT taskq.retry_tasks($1)", &[&[&one, &other].as_slice()]).map(drop),
+            },
             _ => session.query("SELECT taskq.maintain()", &[]).map(drop),
         }
     }
 
     fn give(&mut self, session: &mut Session) -> Result<(), postgres::Error> {
+        if self.transactions && self.random.chance(30) {
+            let Some(grant) = self.grants.last().cloned() else { return Ok(()) };
+            let children = json!([self.task(), self.task()]);
+            let code = *self.random.pick(&["completed", "aborted"]);
+            let query = "SELECT taskq.return_task($1, $2, $3::text::taskq.status_code, children => $4, children_block => true)";
+            session.query(query, &[&grant.task_id, &grant.token, &code, &children])?;
+            self.grants.pop();
+            return Ok(());
+        }
         let batch = self.grants.len().min(1 + self.random.below(4) as usize);
         let (ids, tokens): (Vec<_>, Vec<_>) =
             self.grants[..batch].iter().map(|grant| (grant.task_id.clone(), grant.token)).unzip();
@@ -97,7 +111,7 @@ impl Caller {
         session.run("SET taskq.backoff = ''");
         // A deadlock is found at once instead of in a second.
         session.run("SET deadlock_timeout = '10ms'");
-        let known = ["TQ002", "TQ003", "TQ004", "TQ005"];
+        let known = ["TQ001", "TQ002", "TQ003", "TQ004", "TQ005"];
         // A single call may be the one that the server ends, where the others are transactions.
         let may_deadlock = self.transactions;
         let expected = |error: &postgres::Error| {
@@ -163,6 +177,9 @@ fn storm(seed: u64, transactions: bool) {
     let open: Vec<String> = session
         .all("SELECT concat_ws(' ', id, state, actor_id) FROM taskq.tasks WHERE state NOT IN ('completed', 'aborted')");
     assert_eq!(open, [""; 0], "seed {seed}: nothing is stuck");
+    // Whatever has aborted can be brought back.
+    session.run("SELECT taskq.retry_tasks(actions => '{x,y}')");
+    assert_eq!(session.broken(), [""; 0], "seed {seed}, after a retry of all");
 }
 
 /// `TASKQ_TEST_SOAK` times as many storms, if that is set.

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use taskq_tests::random::Random;
 use taskq_tests::{Db, Session};
 
-use super::work_off;
 
 /// An expression of the builders.
 enum Block {
@@ -110,22 +109,6 @@ fn random_nestings_run_in_exactly_the_order_that_they_say() {
 }
 
 #[test]
-fn a_chain_of_groups_starts_no_member_before_all_of_the_last_group_have_ended() {
-    let db = Db::new();
-    let mut session = db.connect();
-    insert(
-        &mut session,
-        "taskq.chain(taskq.map('one', '[1, 2, 3, 4]'), taskq.map('two', '[1, 2]'), taskq.map('three', '[1, 2, 3]'))",
-    );
-    for left in (0..4).rev() {
-        assert!(session.own("w", 9, &["two", "three"]).unwrap().is_empty(), "{left} members are open");
-        session.perform("one", "completed");
-    }
-    let waves = work_off(&mut session, &["two", "three"]);
-    assert_eq!(waves.iter().map(Vec::len).collect::<Vec<_>>(), [2, 3]);
-}
-
-#[test]
 fn a_chord_of_chords_calls_each_callback_once_with_the_results_of_its_own_header() {
     let db = Db::new();
     let mut session = db.connect();
@@ -150,19 +133,4 @@ fn a_chord_of_chords_calls_each_callback_once_with_the_results_of_its_own_header
         session.task("total").unwrap().result,
         Some(serde_json::json!(2 * (1 + 2 + 10 + 11 + 100 + 101)))
     );
-}
-
-#[test]
-fn a_member_that_fails_aborts_what_comes_after_and_nothing_beside_it() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let task = |id: &str, action: &str| format!("'{{\"id\": \"{id}\", \"action\": \"{action}\"}}'::jsonb");
-    let (bad, good) = (
-        format!("taskq.chain({}, {}, {})", task("bad", "bad"), task("bad 2", "x"), task("bad 3", "x")),
-        format!("taskq.chain({}, {})", task("good", "x"), task("good 2", "x")),
-    );
-    insert(&mut session, &format!("taskq.chain(taskq.parallel({bad}, {good}), {})", task("end", "x")));
-    session.perform("bad", "aborted");
-    assert_eq!(super::states(&mut session, ["bad 2", "bad 3", "end"]), ["aborted"; 3]);
-    assert_eq!(work_off(&mut session, &["x"]), [vec!["good"], vec!["good 2"]]);
 }

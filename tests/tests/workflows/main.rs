@@ -14,7 +14,6 @@ mod fates;
 mod growth;
 mod paths;
 mod picture;
-mod recipes;
 mod results;
 mod results_limits;
 mod retry;
@@ -23,7 +22,6 @@ mod retry_handlers;
 mod retry_races;
 mod scale;
 mod skipped;
-mod storm;
 mod why;
 
 use taskq_tests::random::Random;
