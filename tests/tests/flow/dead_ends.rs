@@ -57,8 +57,8 @@ fn dead_ends_tell_why_and_what_became_of_each_try() {
     assert_eq!(
         dead(&mut session),
         [
-            "below x dependency 0 dependency \"returned\" aborted",
             "returned x g returned 1 no disk",
+            "below x dependency 0 dependency \"returned\" aborted",
             "tries y tries 2 at 60",
             "timeout z timeout 1 the deadline passed on try 1, and there is no other (actor \"worker\")",
             "cancelled c cancelled 0 cancelled",
