@@ -28,7 +28,7 @@ ldd "/usr/lib/postgresql/$major/lib/taskq.so" | grep 'not found' && die "the lib
 dpkg --verify "postgresql-$major-taskq"
 
 pg_lsclusters -h | grep -q "^$major main" || pg_createcluster "$major" main >/dev/null
-printf "shared_preload_libraries = 'taskq'\nlisten_addresses = ''\n" >>"/etc/postgresql/$major/main/postgresql.conf"
+printf "shared_preload_libraries = 'taskq'\ntaskq.databases = 'jobs'\nlisten_addresses = ''\n" >>"/etc/postgresql/$major/main/postgresql.conf"
 pg_ctlcluster "$major" main start
 
 psql <<'SQL'

@@ -83,7 +83,7 @@ FIRST = [
     (r"store/run/", ["own order ready:: wait::", "returns", "limits limits::", "merging merge"]),
     (r"store/", ["returns"]),
     (r"wake/", ["waiting"]),
-    (r"upkeep/elapsed/", ["overdue backlogs", "tender deadlines wakes", "own exhaustion tries hostages locked_leases"]),
+    (r"upkeep/elapsed/", ["tender backlogs deadlines wakes", "own exhaustion tries hostages locked_leases"]),
     (r"upkeep/retention", ["delete_cancel retention"]),
     (r"upkeep/", ["tender wakes deadlines", "waiting looks", "own ready tries upkeep_does_not_wait", "marks many_actions"]),
     (r"schedules/", ["schedules", "tender wakes deadlines"]),
@@ -94,18 +94,18 @@ FIRST = [
 
 # The test programs for what survives these, by module.
 THEN = {
-    "claim": ["returns", "own", "marks", "flow", "limits", "merging", "torture", "storm", "signals", "waiting", "overdue", "tender", "model",
+    "claim": ["returns", "own", "marks", "flow", "limits", "merging", "torture", "storm", "signals", "waiting", "tender", "model",
               "counts"],
     "flow": ["returns", "flow", "limits", "update", "delete_cancel", "rights", "own", "torture"],
-    "returns": ["torture", "storm", "workflows", "signals", "flow", "limits", "waiting", "overdue", "tender", "model"],
-    "settle": ["torture", "storm", "workflows", "signals", "flow", "limits", "counts", "waiting", "overdue", "tender", "model"],
+    "returns": ["torture", "storm", "workflows", "signals", "flow", "limits", "waiting", "tender", "model"],
+    "settle": ["torture", "storm", "workflows", "signals", "flow", "limits", "counts", "waiting", "tender", "model"],
     "store": ["returns", "torture", "storm", "insert", "delete_cancel", "signals", "counts", "replace", "update", "operate",
-              "metrics", "own", "marks", "flow", "limits", "merging", "workflows", "waiting", "overdue", "tender", "model"],
+              "metrics", "own", "marks", "flow", "limits", "merging", "workflows", "waiting", "tender", "model"],
     "locks": ["returns", "torture", "storm", "insert", "delete_cancel", "signals", "replace", "update", "workflows"],
     "ends": ["torture", "storm", "signals", "workflows"],
     "wake": ["flow", "limits", "signals", "own"],
-    "upkeep": ["schedules", "signals", "own", "delete_cancel", "waiting", "overdue", "tender"],
-    "schedules": ["schedules", "overdue", "tender", "own", "metrics", "update"],
+    "upkeep": ["schedules", "signals", "own", "delete_cancel", "waiting", "tender"],
+    "schedules": ["schedules", "tender", "own", "metrics", "update"],
     "insert": ["insert", "replace", "flow", "limits", "workflows", "signals", "returns"],
     "verbs/own": ["own", "waiting", "flow", "limits", "returns"],
 }

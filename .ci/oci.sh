@@ -141,13 +141,13 @@ use() {
     chmod 755 "$extensions"
     verify "$image" "$extensions/taskq"
     PG_CONFIG=$pg_config .ci/cluster.sh start "$cluster" -c "extension_control_path=\$system:$extensions/taskq/share" \
-        -c "dynamic_library_path=\$libdir:$extensions/taskq/lib" -c shared_preload_libraries=taskq
+        -c "dynamic_library_path=\$libdir:$extensions/taskq/lib" -c shared_preload_libraries=taskq -c taskq.databases=jobs
     local settings
     settings=$(PG_CONFIG=$pg_config .ci/cluster.sh env "$cluster")
     # shellcheck disable=SC2086,SC2163  # words of the form NAME=value
     export $settings
     psql() { command psql -Xq -v ON_ERROR_STOP=1 "$@"; }
-    psql -d postgres -c 'DROP DATABASE IF EXISTS jobs' -c 'DROP ROLE IF EXISTS web, hands' -c 'CREATE DATABASE jobs' \
+    psql -d postgres -c 'DROP DATABASE IF EXISTS jobs WITH (FORCE)' -c 'DROP ROLE IF EXISTS web, hands' -c 'CREATE DATABASE jobs' \
         -c 'CREATE ROLE web' -c 'CREATE ROLE hands' 2>/dev/null
     psql -d jobs -o /dev/null -f .ci/package_use.sql
     [ "$(psql -At -d jobs -c "SELECT extversion FROM pg_extension WHERE extname = 'taskq'")" = "$version" ] || die "another version"

@@ -32,7 +32,7 @@ LONG='clients crash hostile isolation recover torture'
 lane_of() {
     case " $LONG " in *" $1 "*) echo long && return ;; esac
     case $1 in
-        waiting | overdue | tender | own | marks | signals | background) echo quiet ;;
+        waiting | tender | own | marks | signals | background) echo quiet ;;
         *) echo rest ;;
     esac
 }

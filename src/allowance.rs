@@ -5,8 +5,7 @@
 //! before: it depends on what other sessions and the server are doing. So it is done in small parts, and the clock is read
 //! between them.
 //!
-//! A call without a time-out does as much as other limits allow. A waiting call that finds nothing undoes what it has
-//! done, and begins anew with its next look: it has to get through in one go.
+//! A call without a time-out does as much as other limits allow.
 
 use std::time::{Duration, Instant};
 

@@ -11,7 +11,7 @@ use crate::input::backoff::Backoff;
 use crate::input::interval_problem;
 use crate::memory::{Belief, Latest, Memory};
 use crate::pg::settings::{self, Check};
-use crate::pg::{clock, session};
+use crate::pg::{clock, process, session};
 use crate::state::Outcome;
 
 /// `taskq.retention`: how long settled tasks are kept, unless the task or its action says otherwise, in seconds; -1 for ever. 7
@@ -46,8 +46,10 @@ static READ_DURATION: Memory<Latest<CString, Option<Interval>>> = Memory::of(Bel
 /// it decides which tasks of other workers the session may take.
 static NOW: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 
-/// `taskq.background_worker`: whether a database gets a worker: one that stays where the library is preloaded, else one that calls
-/// start.
+/// `taskq.databases`: the databases, separated by commas, that have a worker which stays where the library is preloaded.
+static DATABASES: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+
+/// `taskq.background_worker`: whether the worker of a database does anything, and whether calls start one.
 static BACKGROUND_WORKER: GucSetting<bool> = GucSetting::<bool>::new(true);
 
 /// `taskq.maintenance_interval`: how long the background worker sleeps at most, in milliseconds.
@@ -108,10 +110,19 @@ fn define_for_tasks() {
 }
 
 fn define_for_the_queue() {
+    GucRegistry::define_string_guc(
+        c"taskq.databases",
+        c"The databases that have a background worker which stays, if the library is preloaded.",
+        c"Names, separated by commas. Read when the server starts.",
+        &DATABASES,
+        // Where the library is not preloaded Postgres defines no setting of that kind, and this one means nothing.
+        if process::is_preloading() { GucContext::Postmaster } else { GucContext::Sighup },
+        GucFlags::default(),
+    );
     GucRegistry::define_bool_guc(
         c"taskq.background_worker",
         c"Whether a background worker does what is due.",
-        c"It stays where the library is preloaded; else calls that sleep, or claim in a transaction block, start it. Read when it starts, and at each reload.",
+        c"Calls that sleep, or claim in a transaction block, start it. It stays in a database that taskq.databases names.",
         &BACKGROUND_WORKER,
         GucContext::Suset,
         GucFlags::default(),
@@ -214,6 +225,20 @@ pub(crate) fn lease() -> Option<Interval> {
     })
 }
 
+/// The names of the databases that are to have a worker which stays.
+pub(crate) fn databases() -> Vec<String> {
+    names_in(&DATABASES.get().and_then(|text| text.into_string().ok()).unwrap_or_default())
+}
+
+/// The names that a text has, separated by commas, each once.
+fn names_in(text: &str) -> Vec<String> {
+    let mut names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+    names.retain(|name| !name.is_empty());
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
 /// Whether databases get a background worker.
 pub(crate) fn background_worker() -> bool {
     BACKGROUND_WORKER.get()
@@ -233,4 +258,15 @@ pub(crate) fn shortest_sleep() -> Duration {
 pub(crate) fn fake_now() -> Option<String> {
     let text = NOW.get()?.into_string().ok()?;
     (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_databases_are_as_they_stand_but_for_spaces_around_them() {
+        assert_eq!(names_in(" shop ,, My Queue,shop, "), ["My Queue", "shop"]);
+        assert_eq!(names_in(""), [""; 0]);
+    }
 }

@@ -12,8 +12,7 @@ use super::station::{NEAR, all_called};
 use super::{ENTRY, WORKER, most_called};
 use crate::clock;
 use crate::guc;
-use crate::pg::board;
-use crate::pg::clock::{Time, wall};
+use crate::pg::clock::Time;
 use crate::pg::lock::{self, Key, Mode};
 use crate::pg::post::Post;
 use crate::pg::process::{self, Started};
@@ -58,15 +57,15 @@ impl Drop for Starting {
     }
 }
 
-/// When a call has to look after something that is due then, and that a worker does: later, if it is due soon and the library
-/// is preloaded, or a worker is there that stays for it.
+/// When a call has to look after something that is due then, and that a worker does: later, if it is due soon and a worker is there,
+/// which stays for it.
 pub(crate) fn when_to_look(due: Time) -> Time {
     let now = clock::now();
     if due < now + NEAR && is_there() { now + WATCH } else { due }
 }
 
 fn is_there() -> bool {
-    is_wanted() && (board::is_there() || Post::OfDatabase.is_taken())
+    is_wanted() && Post::OfDatabase.is_taken()
 }
 
 /// Whether the session may call a worker: `taskq.background_worker` is on for it, and it has set no other clock
@@ -92,10 +91,6 @@ pub(crate) fn call_if(owed: bool) -> Option<Starting> {
         begin_call();
         return None;
     }
-    if board::is_there() {
-        board::tell(wall());
-        return None;
-    }
     if !process::may_start_workers() {
         return None;
     }
@@ -105,6 +100,16 @@ pub(crate) fn call_if(owed: bool) -> Option<Starting> {
         return None;
     }
     STARTS.with_borrow_mut(Starts::start)
+}
+
+/// Has what is due done by a process that commits, for a call that does not sleep; whether one is there, or may come soon. (Where all
+/// posts are taken one does: those that have them leave.)
+pub(crate) fn call() -> bool {
+    begin_call();
+    drop(call_if(true));
+    is_wanted()
+        && process::may_start_workers()
+        && STARTS.with_borrow(|starts| starts.patience == FIRST_START_AFTER)
 }
 
 impl Starts {
@@ -117,7 +122,7 @@ impl Starts {
         let starting = Starting::begin()?;
         // What this call has started the last one for is still to be done. (Where there is but one for all databases it does not stay.)
         let failed = self.last.take().is_some_and(|last| last.has_ended()) && most_called() > 1;
-        self.last = process::start_worker(WORKER, ENTRY, process::my_database(), false);
+        self.last = process::start_worker(WORKER, ENTRY, process::my_database());
         self.patience =
             if failed || self.last.is_none() { (self.patience * 2).min(LATE) } else { FIRST_START_AFTER };
         self.not_before = now.checked_add(self.patience);

@@ -6,9 +6,7 @@ use super::WORKER;
 use super::station::Station;
 use super::trust;
 use crate::clock as queue_clock;
-use crate::error::or_throw;
 use crate::guc;
-use crate::pg::board::WorkerState;
 use crate::pg::clock::{self, Time, Wall};
 use crate::pg::extension::{self, Held};
 use crate::pg::process::{self, Failure};
@@ -16,8 +14,8 @@ use crate::pg::search_path;
 use crate::pg::session::has_silent_commits;
 use crate::pg::wait_event::Sleep;
 use crate::store::seal;
-use crate::upkeep::Step;
-use crate::upkeep::steps::{self, KINDS};
+use crate::upkeep::steps::{self, Reach};
+use crate::upkeep::{Kind, Step};
 
 /// How long after the beginning of a round the next begins at the earliest, unless more is to be done at once: so a stream of things
 /// that come due does not keep it running.
@@ -37,8 +35,8 @@ const PREPARED: Duration = Duration::from_secs(5);
 
 /// What it knows of one kind of upkeep.
 #[derive(Clone, Copy)]
-struct Kind {
-    name: &'static str,
+struct Known {
+    kind: Kind,
     /// After an error it is left alone until then.
     not_before: Wall,
     /// How long after the next error.
@@ -47,12 +45,13 @@ struct Kind {
 
 process::main!(taskq_worker_main, live);
 
-/// The worker's life in its database.
+/// The worker's life in its database. One that stays is told its name, one that was called its number.
 fn live(database: pgrx::pg_sys::Oid) {
-    process::connect(Some(database));
+    process::connect(database);
     process::begin_session();
-    let station = Station::take();
-    let mut kinds = KINDS.map(|name| Kind { name, not_before: Wall::BEGINNING, patience: LOOK_AGAIN_AFTER });
+    let station = Station::take(database == pgrx::pg_sys::InvalidOid);
+    let mut kinds =
+        Kind::ALL.map(|kind| Known { kind, not_before: Wall::BEGINNING, patience: LOOK_AGAIN_AFTER });
     // Why nothing is done.
     let mut objection = None;
     loop {
@@ -60,19 +59,21 @@ fn live(database: pgrx::pg_sys::Oid) {
         station.leave_if_wanted();
         let began = clock::wall();
         let (mut due, mut done) = (began + LOOK_AGAIN_AFTER, false);
-        if may_work(&station, &mut objection) {
-            let mut more = false;
-            for kind in &mut kinds {
-                let step = work_off(kind, &station);
-                done |= step.done;
-                more |= step.more;
+        match may_work(&station, &mut objection) {
+            May::Work => {
+                let mut more = false;
+                for kind in &mut kinds {
+                    let step = work_off(kind, &station);
+                    done |= step.done;
+                    more |= step.more;
+                }
+                if more {
+                    continue;
+                }
+                due = next_due(&kinds, clock::wall());
             }
-            if more {
-                continue;
-            }
-            due = next_due(&station, &kinds, clock::wall());
-        } else if objection.is_some() {
-            due = began + LONGEST_PAUSE;
+            May::Soon => {}
+            May::Not => due = began + LONGEST_PAUSE,
         }
         let failed = objection.is_some() || kinds.iter().any(|kind| kind.not_before > began);
         let mut latest = began + guc::maintenance_interval();
@@ -112,34 +113,49 @@ pub(super) fn as_owner<T>(work: impl FnOnce(Held) -> T) -> Result<Option<T>, Fai
     })
 }
 
+/// Whether the worker may work.
+enum May {
+    Work,
+    /// Another session has a lock on the extension.
+    Soon,
+    /// Something speaks against it.
+    Not,
+}
+
 /// Whether nothing speaks against the work. What does is logged, but for a lock that another session has on the
 /// extension; not again for as long as it stays the same.
-fn may_work(station: &Station, known: &mut Option<String>) -> bool {
+fn may_work(station: &Station, known: &mut Option<String>) -> May {
+    if !guc::background_worker() {
+        return May::Not;
+    }
     let objection = match as_owner(trust::objection) {
-        Ok(None) => station.end(WorkerState::Absent),
+        Ok(None) => {
+            // The extension is not there. It may come.
+            station.leave_if_called();
+            return May::Not;
+        }
         Ok(Some(objection)) => objection,
         // A command is about to change the extension.
-        Err(failure) if failure.busy => return false,
+        Err(failure) if failure.busy => return May::Soon,
         Err(failure) => Some(failure.message),
     };
     if let Some(objection) = objection.as_ref().filter(|_| objection != *known) {
         pgrx::log!("{WORKER}: nothing is done in this database: {objection}");
     }
     *known = objection;
-    known.is_none()
+    if known.is_none() { May::Work } else { May::Not }
 }
 
 /// Does what is due of one kind, a transaction for each step, for as long as the other kinds may wait.
-fn work_off(kind: &mut Kind, station: &Station) -> Step {
+fn work_off(kind: &mut Known, station: &Station) -> Step {
     let mut done = false;
-    let began = Instant::now();
+    let (began, reach) = (Instant::now(), Reach::all(seal::SEAL_FOR_OTHERS_AFTER));
     while kind.not_before <= clock::wall() {
         station.leave_if_wanted();
         if done && began.elapsed() >= TURN {
             return Step { done, more: true };
         }
-        match as_owner(|_| or_throw(steps::step(kind.name, seal::SEAL_FOR_OTHERS_AFTER, queue_clock::now())))
-        {
+        match as_owner(|_| steps::step(kind.kind, &reach, queue_clock::now())) {
             Ok(Some(step)) => {
                 kind.patience = LOOK_AGAIN_AFTER;
                 done |= step.done;
@@ -147,30 +163,34 @@ fn work_off(kind: &mut Kind, station: &Station) -> Step {
                     break;
                 }
             }
-            Ok(None) => station.end(WorkerState::Absent),
+            // The extension has gone; the next look says so.
+            Ok(None) => break,
             Err(failure) => put_off(kind, &failure),
         }
     }
     Step { done, more: false }
 }
 
-fn put_off(kind: &mut Kind, failure: &Failure) {
+fn put_off(kind: &mut Known, failure: &Failure) {
     kind.not_before = clock::wall() + kind.patience;
     if failure.busy {
-        pgrx::debug1!("{WORKER}: {} are put off: {}", kind.name, failure.message);
+        pgrx::debug1!("{WORKER}: {} are put off: {}", kind.kind.name(), failure.message);
     } else {
         let seconds = kind.patience.as_secs();
-        pgrx::log!("{WORKER}: {} failed, and are tried again in {seconds} s: {}", kind.name, failure.message);
+        pgrx::log!(
+            "{WORKER}: {} failed, and are tried again in {seconds} s: {}",
+            kind.kind.name(),
+            failure.message
+        );
         kind.patience = (kind.patience * 2).min(LONGEST_PAUSE);
     }
 }
 
 /// When something will be due.
-fn next_due(station: &Station, kinds: &[Kind], now: Wall) -> Wall {
+fn next_due(kinds: &[Known], now: Wall) -> Wall {
     let due = match as_owner(|_| steps::next(queue_clock::now())) {
         Ok(Some(due)) => due.map_or(Wall::INFINITY, Time::by_server),
-        Ok(None) => station.end(WorkerState::Absent),
-        Err(_) => now,
+        Ok(None) | Err(_) => now,
     };
     // What is due already is locked by another transaction, as a rule, or has failed.
     let due = if due <= now { now + LOOK_AGAIN_AFTER } else { due };

@@ -11,8 +11,6 @@ use crate::pg::last_call;
 pub(crate) struct Work {
     /// Deadlines and keepers of leases that are to be handed on.
     pub(crate) leases: Vec<(Time, TaskNo)>,
-    /// How many settled tasks are to be removed at most.
-    pub(crate) sweep: usize,
 }
 
 thread_local! {
@@ -22,7 +20,7 @@ thread_local! {
 
 /// The transaction is about to commit.
 pub(super) fn tidy() {
-    if WORK.with_borrow(|work| !work.leases.is_empty() || work.sweep > 0) {
+    if WORK.with_borrow(|work| !work.leases.is_empty()) {
         last_call::call(c"_tidy_before_commit");
     }
 }

@@ -84,14 +84,6 @@ beliefs! {
         ..Rule::new("low ends of indexes")
     };
 
-    /// Up to which deadline there was nothing for a call's actions (`upkeep::elapsed`). As the low ends.
-    PassedBy: Rule {
-        lasts: Lasts::For(Duration::from_secs(1)),
-        ends_with: &[Event::ClockBack],
-        of_committed: true,
-        ..Rule::new("deadlines passed by")
-    };
-
     /// That nothing was due for a call's actions (`wake::lately`). Ends also with what this session makes that is due so soon.
     NothingDue: Rule { lasts: Lasts::For(Duration::from_millis(10)), ..Rule::new("nothing due") };
 

@@ -5,7 +5,6 @@
 
 pub(crate) mod arg;
 pub(crate) mod block;
-pub(crate) mod board;
 pub(crate) mod caller;
 pub(crate) mod changes;
 pub(crate) mod clock;
@@ -43,5 +42,4 @@ pub(crate) mod table_changes;
 pub(crate) mod throw;
 pub(crate) mod transaction;
 pub(crate) mod uncommitted;
-pub(crate) mod utility;
 pub(crate) mod wait_event;

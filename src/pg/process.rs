@@ -1,7 +1,6 @@
 //! What a background process needs: to be registered, to connect, to sleep, and to survive errors.
 
-use std::cell::Cell;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
@@ -16,15 +15,20 @@ use super::clock::Wall;
 use super::wait_event::Sleep;
 use super::{caller, extension};
 
-/// Whether the library is being loaded at the start of the server, and not by pg_upgrade, which wants to be
-/// alone.
-pub(crate) fn is_server_start() -> bool {
-    // SAFETY: reads variables.
-    unsafe { pg_sys::process_shared_preload_libraries_in_progress && !pg_sys::IsBinaryUpgrade }
+/// Whether the library is being loaded at the start of the server.
+pub(crate) fn is_preloading() -> bool {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::process_shared_preload_libraries_in_progress }
+}
+
+/// Whether this is a server that pg_upgrade has started, which wants to be alone.
+pub(crate) fn is_upgrade() -> bool {
+    // SAFETY: reads a variable.
+    unsafe { pg_sys::IsBinaryUpgrade }
 }
 
 /// What a background process runs: `main!(symbol, body)` exports the symbol, by which the server finds it, and passes
-/// on to `body` the database that the process was started for ([`start_worker`]; invalid for the launcher).
+/// on to `body` the database that the process was started for ([`start_worker`]); invalid for one that [`register`] names.
 macro_rules! main {
     ($symbol:ident, $body:path) => {
         /// The life of a background process, as Postgres starts it.
@@ -39,48 +43,40 @@ macro_rules! main {
 }
 pub(crate) use main;
 
-/// How soon the postmaster starts the launcher again if it ends.
+/// How soon the postmaster starts a process again that it keeps, if that ends.
 const RESTART: Duration = Duration::from_secs(5);
 
-/// Has the postmaster start the launcher once the server may write: on a standby that is when it is promoted.
-pub(crate) fn register_launcher(name: &str, function: &str) {
-    BackgroundWorkerBuilder::new(name)
-        .set_type(name)
+/// Has the postmaster keep a process for the database of this name, once the server may write: on a standby that is when it is
+/// promoted.
+pub(crate) fn register(kind: &str, function: &str, database: &str) {
+    described(kind, function, database)
+        .set_restart_time(Some(RESTART))
+        .set_argument(pg_sys::InvalidOid.into_datum())
+        .set_extra(database)
+        .load();
+}
+
+fn described(kind: &str, function: &str, database: &str) -> BackgroundWorkerBuilder {
+    BackgroundWorkerBuilder::new(&format!("{kind} for database {database}"))
+        .set_type(kind)
         .set_library("taskq")
         .set_function(function)
         .enable_shmem_access(None)
         .enable_spi_access()
         .set_start_time(BgWorkerStartTime::RecoveryFinished)
-        .set_restart_time(Some(RESTART))
-        .load();
 }
 
 /// A worker that this process has started.
 pub(crate) struct Started(DynamicBackgroundWorker);
 
-/// Starts a worker for a database; `None` if the server has no room for another (`max_worker_processes`). This process
-/// hears of its beginning and its end by its latch, if that is wanted.
+/// Starts a worker for a database; `None` if the server has no room for another (`max_worker_processes`).
 ///
 /// It gets the number of the database, and no setting and no rights of this session.
-pub(crate) fn start_worker(
-    kind: &str,
-    function: &str,
-    database: pg_sys::Oid,
-    tells: bool,
-) -> Option<Started> {
-    // SAFETY: reads a variable.
-    let me = if tells { unsafe { pg_sys::MyProcPid } } else { 0 };
+pub(crate) fn start_worker(kind: &str, function: &str, database: pg_sys::Oid) -> Option<Started> {
     let start = || {
-        BackgroundWorkerBuilder::new(&format!("{kind} for database {}", database.to_u32()))
-            .set_type(kind)
-            .set_library("taskq")
-            .set_function(function)
-            .enable_shmem_access(None)
-            .enable_spi_access()
-            .set_start_time(BgWorkerStartTime::RecoveryFinished)
+        described(kind, function, &database.to_u32().to_string())
             .set_restart_time(None)
             .set_argument(database.into_datum())
-            .set_notify_pid(me)
             .load_dynamic()
             .ok()
     };
@@ -130,12 +126,17 @@ fn is_worked_in() -> bool {
 
 /// Sets the latches of the other background processes of this database, whatever they are: one that is woken for nothing
 /// sleeps again. (A process outside of a transaction is not to be found by a lock, as [`super::latch`] does it.)
+///
+/// Of the array of all processes the first part is for connections, however many there may be, and is left out.
 pub(crate) fn wake_workers() {
     // SAFETY: the array of all processes is in shared memory and stays there, as do their latches; two fields of each are read
-    // that others may write. The latch of one that has ended by now has no owner, or another one.
+    // that others may write. The latch of one that has ended by now has no owner, or another one. The array has room for
+    // connections first, then for other processes with a number of their own (`InitProcGlobal`).
     unsafe {
         let all = &*pg_sys::ProcGlobal;
-        for n in 0..all.allProcCount as usize {
+        for n in
+            pg_sys::MaxConnections as usize..(pg_sys::MaxBackends as usize).min(all.allProcCount as usize)
+        {
             let process = all.allProcs.add(n);
             #[cfg(feature = "pg18")]
             let is_worker = !(&raw const (*process).isRegularBackend).read_volatile();
@@ -167,10 +168,11 @@ unsafe extern "C-unwind" {
     fn die(signal: std::ffi::c_int);
 }
 
-/// Connects this process: to a database, or to the shared catalogs only. From here on it can be asked to end
-/// (SIGTERM, also in the middle of a statement) and to read its settings anew (SIGHUP).
-pub(crate) fn connect(database: Option<pg_sys::Oid>) {
+/// Connects this process to its database; to that which [`register`] has named, if the number is none. From here on it can be asked
+/// to end (SIGTERM, also in the middle of a statement) and to read its settings anew (SIGHUP).
+pub(crate) fn connect(database: pg_sys::Oid) {
     BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
+    let name = CString::new(BackgroundWorker::get_extra()).unwrap_or_default();
     // SAFETY: Postgres' own handler, made for processes that check for interrupts as this one does. The
     // connection is made once, by the process that Postgres started for it.
     unsafe {
@@ -178,11 +180,10 @@ pub(crate) fn connect(database: Option<pg_sys::Oid>) {
         pg_sys::pqsignal(pg_sys::SIGTERM as i32, Some(die));
         #[cfg(feature = "pg18")]
         pg_sys::pqsignal_be(pg_sys::SIGTERM as i32, Some(die));
-        match database {
-            Some(database) => {
-                pg_sys::BackgroundWorkerInitializeConnectionByOid(database, pg_sys::InvalidOid, 0);
-            }
-            None => pg_sys::BackgroundWorkerInitializeConnection(std::ptr::null(), std::ptr::null(), 0),
+        if database == pg_sys::InvalidOid {
+            pg_sys::BackgroundWorkerInitializeConnection(name.as_ptr(), std::ptr::null(), 0);
+        } else {
+            pg_sys::BackgroundWorkerInitializeConnectionByOid(database, pg_sys::InvalidOid, 0);
         }
     }
 }
@@ -349,49 +350,5 @@ fn idle() {
     unsafe {
         pg_sys::pgstat_report_stat(false);
         pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_IDLE, std::ptr::null());
-    }
-}
-
-/// The databases that one can connect to, templates aside. Reads a shared catalog, as the launcher of
-/// autovacuum does; to be called inside a transaction.
-pub(crate) fn databases() -> Vec<pg_sys::Oid> {
-    let mut databases = Vec::new();
-    // SAFETY: the table is open, and locked, while it is read; a row is read before the next one is asked for.
-    unsafe {
-        let relation = pg_sys::table_open(pg_sys::DatabaseRelationId, pg_sys::AccessShareLock as i32);
-        let scan = pg_sys::table_beginscan_catalog(relation, 0, std::ptr::null_mut());
-        loop {
-            let tuple = pg_sys::heap_getnext(scan, pg_sys::ScanDirection::ForwardScanDirection);
-            if tuple.is_null() {
-                break;
-            }
-            let row = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_database>();
-            // -2 marks a database whose DROP was interrupted.
-            if (*row).datallowconn && !(*row).datistemplate && (*row).datconnlimit != -2 {
-                databases.push((*row).oid);
-            }
-        }
-        pg_sys::heap_endscan(scan);
-        pg_sys::table_close(relation, pg_sys::AccessShareLock as i32);
-    }
-    databases
-}
-
-/// Runs `work` when the process exits (a crash and SIGKILL are no such end). Asked again, it runs that instead. It may touch
-/// shared memory, and must raise no error.
-pub(crate) fn at_exit(work: fn()) {
-    thread_local! {
-        static WORK: Cell<Option<fn()>> = const { Cell::new(None) };
-    }
-    #[pg_guard]
-    extern "C-unwind" fn on_exit(_code: i32, _argument: pg_sys::Datum) {
-        if let Some(work) = WORK.get() {
-            work();
-        }
-    }
-    if WORK.replace(Some(work)).is_none() {
-        // SAFETY: a function of this library, which stays loaded as long as the process lives; it is called on this
-        // thread, the only one.
-        unsafe { pg_sys::before_shmem_exit(Some(on_exit), pg_sys::Datum::from(0usize)) };
     }
 }

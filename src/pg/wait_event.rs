@@ -16,8 +16,6 @@ pub(crate) enum Sleep {
     ForTasks,
     /// The background worker of a database: until something is due.
     Worker,
-    /// The process that starts the workers.
-    Launcher,
 }
 
 impl Sleep {
@@ -33,7 +31,7 @@ impl Sleep {
     #[cfg(any(feature = "pg17", feature = "pg18"))]
     pub(super) fn event(self) -> u32 {
         thread_local! {
-            static EVENTS: [Cell<u32>; 4] = const { [const { Cell::new(0) }; 4] };
+            static EVENTS: [Cell<u32>; 3] = const { [const { Cell::new(0) }; 4] };
         }
         EVENTS.with(|events| {
             let event = &events[self as usize];
@@ -52,7 +50,6 @@ impl Sleep {
             Sleep::ForWork => c"TaskqWaitForWork",
             Sleep::ForTasks => c"TaskqWaitForTasks",
             Sleep::Worker => c"TaskqWorkerMain",
-            Sleep::Launcher => c"TaskqLauncherMain",
         }
     }
 }

@@ -196,7 +196,7 @@ fn who_had_a_hook_before_us_is_called_behind_a_guard() {
         looked_at += taken;
         assert!(taken <= guarded, "src/{}: a hook is called without a guard", file.path.display());
     }
-    assert!(looked_at > 3, "only {looked_at} hooks were found");
+    assert!(looked_at > 0, "no hook was found");
 }
 
 /// Where a string that begins here ends: behind its second quotation mark.

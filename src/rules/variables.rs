@@ -46,7 +46,7 @@ const TYPES: [(&str, Kind); 15] = [
 ];
 
 /// All of them, by file.
-const VARIABLES: [(&str, &str, Kind); 45] = [
+const VARIABLES: [(&str, &str, Kind); 39] = [
     ("background/call.rs", "STARTS", Cadence),
     ("claim/merge.rs", "KEYS", UnderWay),
     ("ends/actors.rs", "LOST", UnderWay),
@@ -57,15 +57,12 @@ const VARIABLES: [(&str, &str, Kind); 45] = [
     ("locks/order.rs", "ATTEMPT", UnderWay),
     ("memory/session.rs", "SESSION", Memory),
     ("pg/block.rs", "CALL", UnderWay),
-    ("pg/board.rs", "BEFORE", Handle),
-    ("pg/board.rs", "BOARD", Handle),
     ("pg/fit.rs", "FITS", Catalog),
     ("pg/memory.rs", "ALLOCATOR", Handle),
     ("pg/memory.rs", "ENDING", Handle),
     ("pg/memory.rs", "END_SESSION", Handle),
     ("pg/planner.rs", "BEFORE_US", Handle),
     ("pg/planner.rs", "LOOKS_UP", UnderWay),
-    ("pg/process.rs", "WORK", Handle),
     ("pg/search_path.rs", "CALL", UnderWay),
     ("pg/session.rs", "RANDOM_LEFT", Handle),
     ("pg/session.rs", "max_prepared_xacts", Handle),
@@ -74,8 +71,6 @@ const VARIABLES: [(&str, &str, Kind); 45] = [
     ("pg/subtransaction.rs", "NESTED", UnderWay),
     ("pg/table/columns.rs", "PARTIAL", Constant),
     ("pg/transaction.rs", "LISTENERS", Handle),
-    ("pg/utility.rs", "BEFORE", Handle),
-    ("pg/utility.rs", "VACATE", Handle),
     ("pg/wait_event.rs", "EVENTS", Handle),
     ("rights.rs", "CALL", UnderWay),
     ("settle/fold.rs", "AT", Cadence),
@@ -83,7 +78,6 @@ const VARIABLES: [(&str, &str, Kind); 45] = [
     ("store/lease/tidy.rs", "APPENDED", Cadence),
     ("store/run/mod.rs", "PLACES", Place),
     ("store/run/reach.rs", "REACH", Cadence),
-    ("store/settled.rs", "SETTLED", Cadence),
     ("store/tally.rs", "PACES", Cadence),
     ("store/task.rs", "PLACES", Place),
     ("verbs/look/page.rs", "TABLES", Constant),

@@ -4,13 +4,12 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
 use super::countdown::{Delta, Deltas};
-use super::{propagate_deltas, unsent};
+use super::propagate_deltas;
 use crate::clock;
 use crate::ends::touched;
 use crate::error::Result;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
-use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::store::live::{Live, Place};
 use crate::store::{contradiction, countdown};
@@ -33,15 +32,12 @@ static LOCK_COUNTERS: Statement<&[TaskNo], TaskNo> =
     Statement::new(c"SELECT b.task_no FROM taskq.blocked b WHERE b.task_no = ANY ($1) ORDER BY b.task_no FOR UPDATE SKIP LOCKED");
 
 thread_local! {
-    /// Up to which task [`some`] and [`due`] have come. Those whose counters are locked for long must not keep it from the others.
+    /// Up to which task [`some`] has come. Those whose counters are locked for long must not keep it from the others.
     static AT: Cell<TaskNo> = const { Cell::new(TaskNo::NONE) };
 }
 
 /// How many tasks a call looks at, in steps, for one whose counter is free.
 const MOST_LOOKED_AT: usize = 1000;
-
-/// How many a call looks at that folds only some of them.
-const TASKS_OF_A_SMALL_FOLD: i32 = 200;
 
 /// Folds the countdown rows of up to about `limit` tasks; returns whether it changed anything. The next call in this
 /// backend goes on behind them.
@@ -59,32 +55,6 @@ pub(crate) fn some(limit: i32, now: Time) -> bool {
             return false;
         }
     }
-}
-
-/// Folds the countdown rows of about `limit` tasks, passing over those whose counters are locked; returns whether it
-/// changed anything. If not, nothing is left that it could fold.
-pub(crate) fn first(limit: i32, now: Time) -> bool {
-    let mut from = TaskNo::NONE;
-    loop {
-        let waiting = next(from, limit);
-        let all = waiting.len() < limit as usize;
-        from = waiting.last().copied().unwrap_or(TaskNo::NONE);
-        check_for_interrupts();
-        if fold_what_can_be(waiting, now) {
-            return true;
-        }
-        if all {
-            return false;
-        }
-    }
-}
-
-/// Of some tasks with countdown rows, folds those of up to `limit` that nothing more has to be sent to, or a loss was sent
-/// to; returns whether it changed anything. For transactions that stay open: what they count, others have to leave to them.
-pub(crate) fn due(limit: usize, now: Time) -> bool {
-    let mut due = unsent::look(&go_on(TASKS_OF_A_SMALL_FOLD)).all_sent;
-    due.truncate(limit);
-    fold_what_can_be(due, now)
 }
 
 /// The next of them, from where this backend has come to; after the last comes the first.

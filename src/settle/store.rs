@@ -69,7 +69,6 @@ pub(crate) fn store(endings: &[Ending], now: Time) -> Time {
     if !done.is_empty() {
         progress::forget(&done);
     }
-    settled::note(endings.len());
     for ending in endings {
         wake::settled(ending.task_no);
     }

@@ -216,7 +216,7 @@ pub(crate) fn insert(rows: impl Iterator<Item = New>) {
                         ]
                     });
                     if let Some(until) = row.until {
-                        wake::by_time(until);
+                        wake::timer(until);
                     }
                 }
             });

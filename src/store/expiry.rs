@@ -60,7 +60,7 @@ pub(crate) fn insert(tasks: impl Iterator<Item = (TaskNo, Time)>) {
             first = first.min(due);
         }
     });
-    wake::by_time(first);
+    wake::timer(first);
 }
 
 static REMOVE_EXPIRY: Statement<&[TaskNo]> =
@@ -112,13 +112,10 @@ pub(crate) static PASSED_OF: Statement<(&[TaskNo], Time), (TaskNo, String)> = St
 
 /// Rows whose time has come, so many at most, from a time on: the task, whether it was granted or has ended, whether it shares the
 /// end of another one, and the status with which it aborts. Walks `expiry_due_idx`.
-pub(crate) static PASSED: Statement<(Time, i32, Time), (TaskNo, bool, bool, String)> = Statement::new(sql!(
+pub(crate) static PASSED: Statement<(Time, i32, Time), (TaskNo, bool, String)> = Statement::new(sql!(
     "SELECT e.task_no, ",
     granted!(),
-    ",
-            EXISTS (SELECT FROM taskq.parked p WHERE p.task_no = e.task_no AND p.kind = 'm' OFFSET 0)
-            OR EXISTS (SELECT FROM taskq.run r WHERE r.task_no = e.task_no AND r.aside < 0 OFFSET 0),
-            ",
+    ", ",
     status!(),
     "
        FROM taskq.expiry e

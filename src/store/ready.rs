@@ -155,13 +155,10 @@ fn set_aside(tasks: &[Later], held_back: bool) {
         return;
     }
     let kinds = scheduled::insert(tasks, held_back);
-    if let Some(first) = tasks.iter().map(|task| task.due).min() {
-        wake::due(first);
-    }
     for (task, (action_no, timer)) in tasks.iter().zip(kinds) {
         // One waiter has to learn of the new due time: for this action, or of any for what no worker is granted.
         if timer {
-            wake::by_time(task.due);
+            wake::timer(task.due);
         } else {
             wake::ready_later(action_no, task.due);
         }

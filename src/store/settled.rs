@@ -1,7 +1,5 @@
 //! The table `settled`: how tasks ended.
 
-use std::cell::Cell;
-
 use pgrx::datum::Interval;
 
 use crate::input::cut_status;
@@ -187,18 +185,3 @@ pub(crate) static REMOVE: Statement<&[TaskNo], (TaskNo, i32, i8, bool)> = Statem
 /// They are kept until then.
 pub(crate) static PUT_OFF: Statement<(&[TaskNo], Time)> =
     Statement::new(c"UPDATE taskq.settled s SET expires_at = $2 WHERE s.task_no = ANY ($1)");
-
-thread_local! {
-    /// How many tasks this backend has settled since [`take_noted`] was asked last. A hint.
-    static SETTLED: Cell<usize> = const { Cell::new(0) };
-}
-
-/// So many tasks have settled: a call that claims removes old ones in proportion.
-pub(crate) fn note(many: usize) {
-    SETTLED.set(SETTLED.get().saturating_add(many));
-}
-
-/// How many have settled since this was asked last.
-pub(crate) fn take_noted() -> usize {
-    SETTLED.take()
-}

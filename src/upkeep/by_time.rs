@@ -26,12 +26,11 @@ const ROWS_OF_A_STEP: i32 = 10_000;
 const ROUNDS: usize = 3;
 
 /// Does up to `bound` of each kind, and of what expires more where others hold the first; that from the first of the times on.
-/// `hostage`: in a transaction that may stay open.
 ///
 /// What expires comes first: a claim that follows must not come to it. (It asks itself as well, since a step is bounded: see
 /// [`expiry::is_over`].)
-pub(crate) fn step(bound: i32, from: &Each<Time>, hostage: bool, now: Time) -> Step {
-    let expired = expire(bound, from[0], hostage, now);
+pub(super) fn step(bound: i32, from: &Each<Time>, now: Time) -> Step {
+    let expired = expire(bound, from[0], now);
     let freed = free_overdue(bound, now);
     let timers = due::complete_timers(bound, now);
     Step {
@@ -41,18 +40,17 @@ pub(crate) fn step(bound: i32, from: &Each<Time>, hostage: bool, now: Time) -> S
 }
 
 /// Aborts tasks that were not granted in time.
-fn expire(bound: i32, from: Time, hostage: bool, now: Time) -> Step {
+fn expire(bound: i32, from: Time, now: Time) -> Step {
     let mut most = bound.min(ROWS_OF_A_STEP);
     loop {
         check_for_interrupts();
         let passed = expiry::PASSED.query((now, most, from));
         let found = passed.len() as i32;
         let (mut granted, mut statuses) = (Vec::new(), HashMap::new());
-        for (task_no, is_granted, rides, status) in passed {
+        for (task_no, is_granted, status) in passed {
             if is_granted {
                 granted.push(task_no);
-            } else if !(rides && hostage) {
-                // The end of what it rides on changes its row, and would wait for a transaction that stays open.
+            } else {
                 statuses.insert(task_no, status);
             }
         }
@@ -60,13 +58,12 @@ fn expire(bound: i32, from: Time, hostage: bool, now: Time) -> Step {
         task_nos.sort_unstable();
         let ended = contradiction::leaving(&task_nos, |n| *n, |part| abort(part.to_vec(), &statuses, now));
         let ended = ended.parts.into_iter().sum::<usize>();
-        // The return of such a task removes the row as well, and would wait for a transaction that stays open.
-        let removed = if hostage || granted.is_empty() { 0 } else { expiry::REMOVE_FREE.execute(granted) };
+        let removed = if granted.is_empty() { 0 } else { expiry::REMOVE_FREE.execute(granted) };
         if ended > 0 || removed > 0 || found < most || most == ROWS_OF_A_STEP {
             let done = ended > 0 || removed > 0;
             return Step { done, more: done && found >= most };
         }
-        // All of them are in the hands of others, or are none of a call that may stay open.
+        // All of them are in the hands of others.
         most = (8 * most).min(ROWS_OF_A_STEP);
     }
 }

@@ -1,5 +1,6 @@
 //! Looking for what is due.
 
+use super::kind::Kind;
 use crate::claim::marks::{self, Seen};
 use crate::pg::clock::Time;
 use crate::pg::table;
@@ -12,27 +13,65 @@ use crate::wake::lately;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Due {
     /// The time of a lease has come.
-    pub(super) lease: bool,
+    lease: bool,
     /// Tasks of the actions that were asked about whose time has come.
     pub(crate) tasks: bool,
     /// There are countdown rows to be counted.
-    pub(super) signal: bool,
+    signal: bool,
     /// Settled tasks whose retention is over.
     pub(crate) expired: bool,
     /// The time of a schedule has come.
-    pub(super) schedule: bool,
+    schedule: bool,
     /// Timers, suspended tasks and such as expire.
-    pub(super) by_time: bool,
+    by_time: bool,
 }
 
 impl Due {
+    /// That there are settled tasks whose retention is over, and nothing else.
+    pub(crate) const EXPIRED: Due =
+        Due { lease: false, tasks: false, signal: false, expired: true, schedule: false, by_time: false };
+
+    /// What comes before a claim: all but what the claim does not depend on.
+    pub(crate) fn before_claim(&self) -> Self {
+        Due { expired: false, ..*self }
+    }
+
     /// Something that may change what there is to claim.
     pub(crate) fn any(&self) -> bool {
-        self.lease || self.tasks || self.signal || self.schedule || self.by_time
+        self.tasks || self.shared()
+    }
+
+    /// The same, and it is not for the call alone that has asked.
+    fn shared(&self) -> bool {
+        self.lease || self.signal || self.schedule || self.by_time
+    }
+
+    /// Something is due that the worker of the database can do as well.
+    pub(crate) fn is_for_worker(&self) -> bool {
+        self.shared() || self.expired
+    }
+
+    /// What the worker does not do in time for the call: tasks of its actions.
+    pub(crate) fn for_call(&self) -> Self {
+        Due { tasks: self.tasks, ..Due::default() }
+    }
+
+    /// The kinds of it, in the order of [`Kind::ALL`].
+    pub(super) fn kinds(&self) -> impl Iterator<Item = Kind> {
+        let due = *self;
+        Kind::ALL.into_iter().filter(move |kind| match kind {
+            Kind::Leases => due.lease,
+            Kind::ByTime => due.by_time,
+            Kind::Schedules => due.schedule,
+            Kind::DueTasks => due.tasks,
+            Kind::Signals => due.signal,
+            Kind::Retention => due.expired,
+            Kind::HeldBack | Kind::Tallies => false,
+        })
     }
 }
 
-/// Looks for what [`before_claim`] would find to do, and does nothing; moves the marks on the way.
+/// Looks for what [`keep_up`](super::keep_up) would find to do, and does nothing; moves the marks on the way.
 ///
 /// One look for all kinds: the first that is due, at the low end of an index or further up where nothing is known to be
 /// below ([`low_ends`]). And what moves the low-water marks, see [`marks`].

@@ -3,22 +3,17 @@
 //! that task has ended: its results come with each grant.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::step::STEP;
-use crate::allowance::Allowance;
-use crate::clock;
-use crate::ends::before_commit;
+use super::step::Step;
 use crate::locks;
 use crate::number::TaskNo;
-use crate::pg::block::in_transaction_block;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::{Statement, sql};
-use crate::pg::subtransaction::unless_others_were_faster;
 use crate::state::Outcome;
 use crate::store::traces::Traces;
-use crate::store::{attempts, dependency, low_ends, progress, settled, step};
+use crate::store::{attempts, dependency, progress, settled, step};
 
 /// Walks `settled_expires_idx`.
 static EXPIRED: Statement<(Time, i32, Time), (TaskNo, i8)> = Statement::new(sql!(
@@ -28,55 +23,13 @@ static EXPIRED: Statement<(Time, i32, Time), (TaskNo, i8)> = Statement::new(sql!
        ORDER BY s.expires_at LIMIT $2 FOR UPDATE SKIP LOCKED"
 ));
 
-/// Removes tasks whose retention is over, at the end of a call that was granted so many, and has taken that long: as a rule
-/// faster than they come, so that what is kept does not grow. A call that was granted nothing has time for more: a part of
-/// what it has taken. In a transaction that may stay open they are removed right before its commit: an insertion that uses an id
-/// again would wait for its end.
-pub(crate) fn keep_up(granted: usize, took: Duration) {
-    let pace = 2 * granted.max(settled::take_noted());
-    let mut bound = pace.clamp(STEP as usize, MOST_REMOVED_AT_ONCE);
-    if in_transaction_block() {
-        before_commit::sweep(bound);
-        return;
-    }
-    let time = Allowance::quarter_of_time_out().at_most((took / 20).clamp(LEAST_IDLE, MOST_IDLE));
-    loop {
-        let began = Instant::now();
-        let mut more = false;
-        unless_others_were_faster(|| more = sweep_from_low_end(bound, clock::now()).more);
-        if granted > 0 || !more || !time.has_room_for(2 * began.elapsed()) {
-            return;
-        }
-        // Each goes past what those before have removed.
-        bound = (2 * bound).min(MOST_REMOVED_AT_ONCE);
-    }
-}
-
-/// For how long, at least and at most, a call that was granted nothing begins to remove some.
-const LEAST_IDLE: Duration = Duration::from_millis(20);
-const MOST_IDLE: Duration = Duration::from_secs(1);
-
-/// How many are removed in one go at most.
+/// How many are looked at in one go at most.
 const MOST_REMOVED_AT_ONCE: usize = 10_000;
-
-/// [`sweep`], from where the last probe of this backend has found something.
-pub(super) fn sweep_from_low_end(bound: usize, now: Time) -> Swept {
-    sweep(bound, low_ends::starts(&[]).settled, now)
-}
-
-/// What a sweep has come to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Swept {
-    /// How many tasks have gone.
-    pub(crate) removed: usize,
-    /// There may be others, and this sweep has removed some.
-    pub(crate) more: bool,
-}
 
 /// Removes up to `bound` tasks whose retention is over, from `start` on; more, where the first of them have to stay.
 /// Waits for no lock: a task with a dependency that another transaction has locked is left for later. So that many such
 /// tasks do not stop the others, more of them are read where nothing else has been found.
-pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> Swept {
+pub(super) fn step(bound: usize, start: Time, now: Time) -> Step {
     let mut most = bound.min(MOST_REMOVED_AT_ONCE);
     loop {
         let expired: HashMap<TaskNo, Outcome> = EXPIRED
@@ -86,7 +39,7 @@ pub(crate) fn sweep(bound: usize, start: Time, now: Time) -> Swept {
         let found = expired.len();
         let removed = remove_idle(expired, now);
         if removed > 0 || found < most || most == MOST_REMOVED_AT_ONCE {
-            return Swept { removed, more: removed > 0 && found >= most };
+            return Step { done: removed > 0, more: removed > 0 && found >= most };
         }
         check_for_interrupts();
         most = (8 * most).min(MOST_REMOVED_AT_ONCE);

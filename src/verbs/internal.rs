@@ -5,12 +5,15 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
 use crate::clock;
+use crate::ends::before_commit;
 use crate::error::or_throw;
 use crate::memory;
 use crate::pg::clock::{Time, Wall};
 use crate::pg::rows::Rows;
+use crate::pg::session;
+use crate::store::lease::tidy;
 use crate::words::words;
-use crate::{rights, settle, upkeep};
+use crate::{rights, settle};
 
 /// `taskq.clock() -> timestamptz`: now, by the queue's clock.
 #[pg_extern(sql = "")]
@@ -34,7 +37,13 @@ fn taskq_before_commit() {
 /// `taskq._tidy_before_commit() -> void`: what could wait for the end of the transaction.
 #[pg_extern(sql = "")]
 fn taskq_tidy_before_commit() {
-    rights::for_no_caller(upkeep::tidy_before_commit);
+    rights::for_no_caller(|| {
+        let work = before_commit::take();
+        // It may have become so after the call. What is to be done can wait, and the commit must not fail for it.
+        if !session::is_read_only() {
+            tidy::hand_on(work.leases);
+        }
+    });
 }
 
 /// `taskq._session() -> TABLE (memory, entries, valid_until, version)`: what this session remembers of the queue.

@@ -5,15 +5,15 @@ use std::time::Duration;
 use pgrx::prelude::*;
 
 use crate::clock;
-use crate::error::{Result, or_throw};
 use crate::pg::session::check_for_interrupts;
 use crate::store::seal;
-use crate::upkeep::steps::{KINDS, step};
+use crate::upkeep::Kind;
+use crate::upkeep::steps::{Reach, step};
 
 /// `taskq.maintain() -> bigint`
 #[pg_extern(sql = "")]
 fn taskq_maintain() -> i64 {
-    or_throw(maintain())
+    maintain()
 }
 
 /// `taskq.recount() -> void`
@@ -24,17 +24,17 @@ fn taskq_recount() {
 
 /// Does what is due, in steps, and returns how many steps found something to do, sealing aside. What other transactions hold is
 /// left to them.
-fn maintain() -> Result<i64> {
-    let now = clock::now();
+fn maintain() -> i64 {
+    let (now, reach) = (clock::now(), Reach::all(Duration::ZERO));
     let mut steps = 0;
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let mut more = true;
         while more {
             check_for_interrupts();
-            let step = step(kind, Duration::ZERO, now)?;
+            let step = step(kind, &reach, now);
             steps += i64::from(step.done);
             more = step.more;
         }
     }
-    Ok(steps)
+    steps
 }

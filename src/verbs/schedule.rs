@@ -104,7 +104,6 @@ fn schedule(
     let next = set(&New { name, cron, task, overlap, backfill, max_backfill }, &calendar)?;
     Ok(next.and_then(|next| {
         wake::timer(next);
-        wake::due(next);
         TimestampWithTimeZone::try_from(next.0).ok()
     }))
 }
@@ -185,7 +184,6 @@ fn taskq_resume_schedule(name: Option<&str>) -> bool {
         change(name, false, |name| {
             if let Some(next) = schedule::RESUME.first(name) {
                 wake::timer(next);
-                wake::due(next);
             }
         })
     })

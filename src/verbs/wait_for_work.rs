@@ -10,7 +10,7 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use super::args::check_actions;
-use super::own::look_for_work;
+use super::own::{keep_up, look_for_work};
 use super::waiter::Waiter;
 use crate::claim::may_run::Taking;
 use crate::claim::{Request, left_behind};
@@ -29,7 +29,7 @@ use crate::pg::statement::Statement;
 use crate::pg::subtransaction;
 use crate::rights::{self, Doing};
 use crate::store::actions;
-use crate::upkeep::{self, Next, retention};
+use crate::upkeep::{self, Next};
 use crate::wake;
 
 procedure!(taskq_wait_for_work_wrapper, pg_finfo_taskq_wait_for_work_wrapper, wait_for_work);
@@ -119,16 +119,13 @@ fn permitted(names: Vec<Option<String>>) -> Result<Vec<String>> {
 /// TABLE (ready boolean, owed boolean, due timestamptz, shared timestamptz, rest bigint)`: whether
 /// own_tasks would be granted a task; else what is left for others, and until when. `keep_up`: some of what is due is done first.
 #[pg_extern(sql = "")]
-fn taskq_look_for_work(names: Vec<Option<String>>, keep_up: bool) -> Rows<Found> {
+fn taskq_look_for_work(names: Vec<Option<String>>, keeps_up: bool) -> Rows<Found> {
     Rows(vec![rights::for_caller(|| {
         let names = permitted(names)?;
-        if keep_up {
+        if keeps_up {
             let numbers = actions::numbers(&names);
             let now = clock::now();
-            let upkeep = upkeep::before_claim(&numbers, upkeep::STEP as usize, None, now);
-            if upkeep.expired {
-                retention::keep_up(0, Duration::ZERO);
-            }
+            keep_up(&upkeep::look(&numbers, now), &numbers, upkeep::STEP as usize, now);
         }
         Ok(try_to_own(names))
     })])

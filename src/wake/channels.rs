@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::number::TaskNo;
 use crate::pg::latch::{self, Channel, HowMany};
 use crate::pg::lock::Key;
-use crate::pg::session;
+use crate::pg::post::Post;
+use crate::pg::{process, session};
 
 /// The kind of channel for tasks of one action that are ready; its number is the action's.
 pub(super) const READY: u8 = 1;
@@ -24,6 +25,9 @@ pub(super) const WATCH: u8 = 7;
 pub(super) const OF_ACTOR: u8 = 8;
 pub(super) const ASLEEP: u8 = 9;
 pub(super) const MARKED: u8 = 10;
+
+/// The kind of the one channel that is no call's.
+const WORKER: u8 = 11;
 
 /// Waiters for tasks of this action.
 pub(super) fn ready_channel(action_no: i32) -> Channel {
@@ -78,6 +82,9 @@ fn most_actions() -> usize {
     session::max_locks_per_transaction() / 4
 }
 
+/// Not of a call: the background worker of this database, if there is one. It is found by itself.
+pub(super) const WORKER_CHANNEL: Channel = Channel { kind: WORKER, number: 0 };
+
 /// The channels on which a claim for these names is woken, whatever their numbers are.
 pub(crate) fn channels_for_names(names: &[String]) -> Vec<Channel> {
     let mut channels = vec![TIMER_CHANNEL];
@@ -116,6 +123,12 @@ pub(super) fn wake(channel: Channel, how_many: HowMany) -> usize {
             woken + latch::wake_highest(ANY_READY_CHANNEL, how_many.less(woken))
         }
         READY_ANY | TIMER => latch::wake_highest(channel, how_many),
+        WORKER => {
+            if Post::OfDatabase.is_taken() {
+                process::wake_workers();
+            }
+            0
+        }
         _ => latch::wake(channel, how_many),
     }
 }

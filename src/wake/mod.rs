@@ -23,7 +23,7 @@ pub(crate) use channels::{
     is_any_call_waiting, is_waited_for, longest_sleep, settled_channel,
 };
 pub(crate) use notes::{
-    all_look, by_time, due, gone, held, let_one_look, new_number, ready, ready_for_all, ready_later, settled,
+    HORIZON, all_look, gone, held, let_one_look, new_number, ready, ready_for_all, ready_later, settled,
     signals_left, stay_registered, taken, timer,
 };
 pub(crate) use stop::{Stop, stop};

@@ -9,27 +9,22 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::channels::{
-    LOOKS_SOON, SOON_CHANNEL, TIMER, TIMER_CHANNEL, WATCH_CHANNEL, longest_sleep, name_channel,
-    ready_channel, settled_channel,
+    LOOKS_SOON, SOON_CHANNEL, TIMER, TIMER_CHANNEL, WATCH_CHANNEL, WORKER_CHANNEL, longest_sleep,
+    name_channel, ready_channel, settled_channel,
 };
 use super::lately;
 use super::owed::{owe, pay};
 use super::registered::give_up;
 use crate::clock;
 use crate::number::TaskNo;
-use crate::pg::board;
-use crate::pg::clock::{Time, wall};
+use crate::pg::clock::Time;
 use crate::pg::latch::{self, Channel, HowMany};
-use crate::pg::post::Post;
-use crate::pg::process;
 use crate::pg::transaction::{self, End, Levels, Listener};
 
 /// What this transaction has noted for its end.
 struct Notes {
     /// How many waiters of each channel its commit has to wake.
     on_commit: BTreeMap<Channel, HowMany>,
-    /// What it brings that is due by itself, the earliest of it.
-    due: Time,
     /// The earliest moments at which waiters of these channels have to look, by the monotonic clock.
     later: BTreeMap<Channel, Instant>,
     /// How many waiters for each action its rollback has to wake.
@@ -43,7 +38,6 @@ struct Notes {
 impl Notes {
     const NONE: Notes = Notes {
         on_commit: BTreeMap::new(),
-        due: Time::INFINITY,
         later: BTreeMap::new(),
         taken: Levels::new(),
         held: Levels::new(),
@@ -78,23 +72,15 @@ pub(crate) fn new_number(name: &str) {
     note(name_channel(name), HowMany::All);
 }
 
-/// A deadline was added, or a schedule, for instance. One waiting call is enough: it looks in time, and sees to what there is to do.
+/// Something is due then that no call asks for by its action: a deadline, a schedule, a timer. One waiting call is enough: it looks in
+/// time, and has what there is to do done.
 pub(crate) fn timer(due: Time) {
     later(TIMER_CHANNEL, due);
 }
 
-/// Something is due then that no worker asks for.
-pub(crate) fn by_time(due: Time) {
-    if due != Time::INFINITY {
-        timer(due);
-        self::due(due);
-    }
-}
-
 /// This transaction leaves countdown rows that another one has to count.
 pub(crate) fn signals_left() {
-    note(TIMER_CHANNEL, HowMany::UpTo(1));
-    due(clock::now());
+    timer(clock::now());
 }
 
 /// Something has changed that may hold back tasks of any action: all calls that wait for work look again.
@@ -113,6 +99,7 @@ fn later(channel: Channel, due: Time) {
         return;
     }
     transaction::listen(&LISTENER);
+    lately::will_be_due(due);
     if let Some(at) = Instant::now().checked_add(clock::now().until(due)) {
         NOTES.with_borrow_mut(|notes| {
             notes.later.entry(channel).and_modify(|earliest| *earliest = at.min(*earliest)).or_insert(at);
@@ -120,17 +107,14 @@ fn later(channel: Channel, due: Time) {
     }
 }
 
-/// A worker that was called may have left by then.
-const SOON_OVER: Duration = Duration::from_secs(4);
+/// What is due later than that the worker finds by itself: it looks as often, if anything has changed, and one that was called may
+/// have left by then.
+pub(crate) const HORIZON: Duration = Duration::from_secs(4);
 
 /// Has a waiting call woken for something that is due at that moment, unless one looks in time anyway. For a timer it is one for
 /// work, and one that waits for tasks.
 fn wake_for(channel: Channel, due: Instant) {
     let ahead = due.saturating_duration_since(Instant::now());
-    if channel.kind == TIMER && ahead < SOON_OVER && Post::OfDatabase.is_taken() {
-        // A worker that a waiting call has sent for is there, and those that wait rely on it for what is due so soon.
-        process::wake_workers();
-    }
     if ahead.is_zero() && channel.kind == TIMER {
         // It was due before others could see it: no sleep ends for it.
         owe(WATCH_CHANNEL, HowMany::UpTo(1));
@@ -147,19 +131,12 @@ fn wake_for(channel: Channel, due: Instant) {
     }
 }
 
-/// Something that is due then: the background worker, where one is kept, looks after it in time.
-pub(crate) fn due(time: Time) {
-    transaction::listen(&LISTENER);
-    NOTES.with_borrow_mut(|notes| notes.due = notes.due.min(time));
-    lately::will_be_due(time);
-}
-
 /// A call that waits for work is to look now, and so is the background worker: countdown rows may be left that no commit
 /// counts. To be called when a transaction has ended, or a savepoint was rolled back: unlike the notes this takes
 /// effect as soon as its locks are gone.
 pub(crate) fn let_one_look() {
     transaction::listen(&LISTENER);
-    board::tell(wall());
+    owe(WORKER_CHANNEL, HowMany::UpTo(1));
     owe(TIMER_CHANNEL, HowMany::UpTo(1));
 }
 
@@ -204,10 +181,11 @@ fn on_end(end: End) {
     match end {
         End::Commit => {
             let mut notes = NOTES.replace(Notes::NONE);
-            if !notes.on_commit.is_empty() || notes.due != Time::INFINITY {
-                board::tell(notes.due.by_server());
-            }
             let now = Instant::now();
+            if notes.later.values().any(|due| due.saturating_duration_since(now) < HORIZON) {
+                // If a worker is there, those that wait rely on it for what is due so soon.
+                owe(WORKER_CHANNEL, HowMany::UpTo(1));
+            }
             for (channel, due) in notes.later {
                 if !notes.on_commit.contains_key(&channel) || due <= now {
                     wake_for(channel, due);

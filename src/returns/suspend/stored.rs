@@ -16,7 +16,6 @@ use crate::store::dependency::{self, Edge};
 use crate::store::freed::Freed;
 use crate::store::live::{self, Place};
 use crate::store::{blocked, expiry, numbers, progress, ready};
-use crate::wake;
 
 /// Moves the tasks to `blocked`, where they are found while the call goes on. The one that they count until then stands for the call.
 pub(super) fn block(tasks: &[One], wait_no: WaitNo, now: Time) {
@@ -28,9 +27,6 @@ pub(super) fn block(tasks: &[One], wait_no: WaitNo, now: Time) {
         until: one.until(now),
         ..blocked::New::of(one.live.task_no, None, one.counter(1, wait_no, now))
     }));
-    if let Some(first) = tasks.iter().filter_map(|one| one.until(now)).min() {
-        wake::due(first);
-    }
 }
 
 /// The edges that tasks have, and whether they have gone on without.

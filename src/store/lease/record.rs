@@ -26,7 +26,6 @@ pub(crate) fn record(granted: &[(Time, TaskNo)], base: Base) {
             rows += 1;
         }
         wake::timer(deadline);
-        wake::due(deadline);
     }
     if rows > 0 {
         tidy::patrol(rows, base.0);

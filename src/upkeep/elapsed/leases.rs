@@ -17,24 +17,9 @@ pub(super) struct Elapsed {
     /// How many tasks it was for.
     tasks: usize,
     /// Those of its tasks that are still held, with deadlines that have passed.
-    pub(super) overdue: Vec<Task>,
+    pub(super) overdue: Vec<TaskNo>,
     /// Those that were set aside until then.
-    pub(super) aside: Vec<Task>,
-}
-
-/// A task under a lease.
-#[derive(Clone, Copy)]
-pub(super) struct Task {
-    /// The number of the task.
-    pub(super) task_no: TaskNo,
-    action_no: i32,
-}
-
-impl Task {
-    /// Whether it is of one of these actions.
-    pub(super) fn is_of(&self, action_nos: &[i32]) -> bool {
-        action_nos.contains(&self.action_no)
-    }
+    pub(super) aside: Vec<TaskNo>,
 }
 
 /// What was set aside until a time has a lease for that, beside the one of its performance, which has ended before. (One without a
@@ -44,7 +29,7 @@ impl Task {
 /// Walks `lease_deadline_idx`, from a deadline and keeper on, up to so many leases or tasks, one lease at least, and asks the
 /// tasks. Locks nothing.
 static PASSED_LEASES: Statement<(Time, Time, TaskNo, i32, i64), Elapsed> = Statement::new(
-    c"SELECT l.place, l.deadline, l.keeper_no, l.base, l.tasks, t.overdue, t.their_actions, t.aside, t.actions_of_those
+    c"SELECT l.place, l.deadline, l.keeper_no, l.base, l.tasks, t.overdue, t.aside
         FROM (SELECT l.*, sum(l.tasks) OVER (ORDER BY l.deadline, l.keeper_no ROWS UNBOUNDED PRECEDING) - l.tasks AS before
                 FROM (SELECT l.ctid AS place, l.deadline, l.keeper_no, l.base, l.others,
                              1 + COALESCE(pg_catalog.cardinality(l.others), 0)::bigint AS tasks
@@ -53,12 +38,10 @@ static PASSED_LEASES: Statement<(Time, Time, TaskNo, i32, i64), Elapsed> = State
                        ORDER BY l.deadline, l.keeper_no LIMIT $4) AS l) AS l
        CROSS JOIN LATERAL (
              SELECT pg_catalog.array_agg(r.task_no) FILTER (WHERE r.aside IS NULL) AS overdue,
-                    pg_catalog.array_agg(r.action_no) FILTER (WHERE r.aside IS NULL) AS their_actions,
-                    pg_catalog.array_agg(r.task_no) FILTER (WHERE r.aside IS NOT NULL) AS aside,
-                    pg_catalog.array_agg(r.action_no) FILTER (WHERE r.aside IS NOT NULL) AS actions_of_those
+                    pg_catalog.array_agg(r.task_no) FILTER (WHERE r.aside IS NOT NULL) AS aside
                FROM unnest(l.keeper_no || l.others) AS n(task_no)
               CROSS JOIN LATERAL (
-                    SELECT r.task_no, r.action_no, r.aside FROM taskq.run r
+                    SELECT r.task_no, r.aside FROM taskq.run r
                      WHERE r.task_no = n.task_no AND r.nonce = l.base # n.task_no
                        AND CASE WHEN r.aside IS NULL THEN NOT r.grantable AND r.deadline <= $1
                                 ELSE l.deadline > r.deadline OR r.deadline = 'infinity' END OFFSET 0) AS r) AS t
@@ -67,19 +50,12 @@ static PASSED_LEASES: Statement<(Time, Time, TaskNo, i32, i64), Elapsed> = State
 );
 
 type TaskNos = Option<Vec<TaskNo>>;
-type ActionNos = Option<Vec<i32>>;
 
 impl Record for Elapsed {
-    type Columns = (ItemPointerData, Time, TaskNo, Base, i64, TaskNos, ActionNos, TaskNos, ActionNos);
+    type Columns = (ItemPointerData, Time, TaskNo, Base, i64, TaskNos, TaskNos);
 
-    fn of(
-        (row, deadline, keeper, base, tasks, overdue, their_actions, aside, of_those): Self::Columns,
-    ) -> Self {
-        let tasks_of = |task_nos: TaskNos, action_nos: ActionNos| {
-            let both = task_nos.into_iter().flatten().zip(action_nos.into_iter().flatten());
-            both.map(|(task_no, action_no)| Task { task_no, action_no }).collect()
-        };
-        let (overdue, aside) = (tasks_of(overdue, their_actions), tasks_of(aside, of_those));
+    fn of((row, deadline, keeper, base, tasks, overdue, aside): Self::Columns) -> Self {
+        let (overdue, aside) = (overdue.unwrap_or_default(), aside.unwrap_or_default());
         Elapsed { row, deadline, keeper, base, tasks: tasks as usize, overdue, aside }
     }
 }
@@ -88,11 +64,6 @@ impl Elapsed {
     /// Where its row lies, for removing it.
     pub(super) fn row(&self) -> ItemPointerData {
         self.row
-    }
-
-    /// The deadline that has passed.
-    pub(super) fn deadline(&self) -> Time {
-        self.deadline
     }
 
     /// What each of its tokens is made of, and the task that it is kept under.
@@ -105,17 +76,9 @@ impl Elapsed {
         self.overdue.is_empty() && self.aside.is_empty()
     }
 
-    /// The tasks that still need it: those that are overdue, then those that are set aside.
-    pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
-        self.overdue.iter().chain(&self.aside)
-    }
-
     /// Some of its tasks with their nonces.
-    pub(super) fn tokens<'a>(
-        &self,
-        tasks: impl Iterator<Item = &'a Task>,
-    ) -> impl Iterator<Item = (TaskNo, Nonce)> {
-        tasks.map(|task| (task.task_no, self.base.nonce(task.task_no)))
+    pub(super) fn tokens(&self, tasks: &[TaskNo]) -> impl Iterator<Item = (TaskNo, Nonce)> {
+        tasks.iter().map(|task_no| (*task_no, self.base.nonce(*task_no)))
     }
 
     /// How many leases it counts for.
@@ -135,17 +98,17 @@ pub(super) struct Window {
 /// How many leases one statement looks at, at most.
 const LEASES: usize = 200;
 /// How many leases one walk looks at, at most.
-pub(super) const LEASES_OF_A_WALK: usize = 10_000;
+const LEASES_OF_A_WALK: usize = 10_000;
 
 /// Of how many tasks they are. Few at first: it has to be short, and where many call, each sees what others are at.
 const FIRST_TASKS: usize = 200;
 const MOST_TASKS: usize = 2_000;
 
-/// The leases whose time has come, earliest first, in windows: those from `start` on, up to so many.
-pub(super) fn windows(start: Time, now: Time, most: usize) -> impl Iterator<Item = Window> {
+/// The leases whose time has come, earliest first, in windows: those from `start` on.
+pub(super) fn windows(start: Time, now: Time) -> impl Iterator<Item = Window> {
     let mut from = Some((start, TaskNo(i64::MIN)));
     let mut tasks = FIRST_TASKS;
-    (0..most / LEASES).map_while(move |_| {
+    (0..LEASES_OF_A_WALK / LEASES).map_while(move |_| {
         let (deadline, keeper) = from?;
         check_for_interrupts();
         let leases: Vec<Elapsed> = PASSED_LEASES.query((now, deadline, keeper, LEASES as i32, tasks as i64));

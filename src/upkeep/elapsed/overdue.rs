@@ -27,9 +27,9 @@ macro_rules! overdue_tries {
     };
 }
 
-/// Locks the rows of overdue tries against any change, so many at most. What others have locked is skipped.
-pub(super) static LOCK_OVERDUE: Statement<(&[TaskNo], &[Nonce], Time, i64), InRun> =
-    overdue_tries!(" LIMIT $4 FOR UPDATE SKIP LOCKED");
+/// Locks the rows of overdue tries against any change. What others have locked is skipped.
+pub(super) static LOCK_OVERDUE: Statement<(&[TaskNo], &[Nonce], Time), InRun> =
+    overdue_tries!(" FOR UPDATE SKIP LOCKED");
 
 /// Reads the rows of overdue tries, whether others have locked them or not.
 pub(super) static READ_OVERDUE: Statement<(&[TaskNo], &[Nonce], Time), InRun> = overdue_tries!("");

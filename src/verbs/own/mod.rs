@@ -5,8 +5,6 @@ mod leave;
 mod look;
 mod wait;
 
-use std::time::{Duration, Instant};
-
 use pgrx::datum::Interval;
 use pgrx::prelude::*;
 
@@ -24,9 +22,10 @@ use crate::pg::rows::Rows;
 use crate::pg::session;
 use crate::rights::{self, Doing};
 use crate::store::seal;
-use crate::upkeep::{self, retention};
+use crate::upkeep::{self, Due};
 use crate::wake::{Stop, lately};
 use leave::leave;
+pub(crate) use look::keep_up;
 use look::{Look, look};
 pub(crate) use wait::look_for_work;
 
@@ -81,7 +80,6 @@ fn own_tasks(request: &Request, wait: Option<Interval>) -> Result<Vec<Grant>> {
     // A worker that is connected to a standby by mistake has to learn that, also while there is nothing to
     // own.
     session::refuse_if_read_only();
-    let began = Instant::now();
     let mut waiter = match wait {
         Some(wait) => {
             let stop = Stop::of(&request.actor_id, rights::caller());
@@ -98,14 +96,13 @@ fn own_tasks(request: &Request, wait: Option<Interval>) -> Result<Vec<Grant>> {
         }
     };
     leave(&found, &mut waiter, request.max_tasks);
-    Ok(tidied(found, began.elapsed()))
+    Ok(tidied(found))
 }
 
-/// What the call is granted, after it has done a part of what is to be tidied up. `took`: so long it has taken until then, or zero
-/// where that is not measured.
-fn tidied(found: Look, took: Duration) -> Vec<Grant> {
+/// What the call is granted, after it has done a part of what is to be tidied up.
+fn tidied(found: Look) -> Vec<Grant> {
     if found.expired {
-        retention::keep_up(found.grants.len(), took);
+        keep_up(&Due::EXPIRED, &[], 0, clock::now());
     }
     if !found.grants.is_empty() {
         seal::keep_up();
@@ -140,7 +137,7 @@ pub(super) fn own_after<T>(
     let looked = looked.filter(|(of, _)| *of == found.action_nos()).map(|(_, due)| due);
     look(request, &mut found, looked, None);
     leave(&found, &mut None, request.max_tasks);
-    let mut grants = tidied(found, Duration::ZERO);
+    let mut grants = tidied(found);
     with.fetch(&mut grants);
     Ok((done, grants))
 }

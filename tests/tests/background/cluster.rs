@@ -5,19 +5,21 @@ use taskq_tests::{Cluster, Session, until};
 const TMP: &str = env!("CARGO_TARGET_TMPDIR");
 
 /// The worker may sleep for an hour: what it does earlier it was woken for, or knew of.
-const SETTINGS: [&str; 4] = [
+const SETTINGS: [&str; 5] = [
     "shared_preload_libraries=taskq",
+    "taskq.databases=postgres, later, reassigned, degraded",
     "max_connections=30",
     "taskq.maintenance_interval=1h",
     "log_min_messages=debug1",
 ];
 
-/// Starts a cluster whose database `postgres` has a worker, and no tasks.
+/// Starts a cluster whose database `postgres` has a worker that stays, and no tasks.
 pub fn start(name: &str) -> Cluster {
     let cluster = Cluster::start(TMP, &format!("background-{name}"), &SETTINGS);
+    // It has come before the extension, and looks for that again when something is due.
     let mut session = cluster.connect();
-    // The first change of a queue brings the worker.
-    session.run("SELECT taskq.insert_task('first', 'x')");
+    session.run("SELECT taskq.insert_task('first', 'x', spontaneous => true, delay => '0.1 seconds')");
+    until("it has come", || (session.state("first") == "completed").then_some(()));
     session.run("SELECT taskq.delete_tasks('{first}')");
     cluster
 }

@@ -1,13 +1,11 @@
-//! The optional background worker: with `shared_preload_libraries = 'taskq'` things happen on time without a call, and
-//! the worker is in the way of no session.
+//! The background worker: called by a call that sleeps, or kept by the server for a database that `taskq.databases` names; and that it
+//! is in the way of no session.
 //!
-//! Each test has a cluster of its own. Sessions in here look at views only: whatever happens to the queue, the worker
+//! Tests share clusters where they can. Sessions in here look at views only: whatever happens to the queue, the worker
 //! has done it.
 
 mod called;
-mod chores;
 mod cluster;
 mod ends;
-mod launcher;
 mod owner;
-mod room;
+mod stays;

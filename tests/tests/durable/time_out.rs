@@ -1,6 +1,6 @@
 //! `wait_at_most`: a suspended task goes on when its time is over, without what is open.
 
-use taskq_tests::{Db, Session, until};
+use taskq_tests::{Db, Session};
 
 use super::{own_with_results, signal, suspend, waits_for};
 
@@ -124,27 +124,6 @@ fn an_end_beside_another_counts_by_its_own_time() {
         session.run("RESET taskq.now");
         db.clear();
     }
-}
-
-#[test]
-fn it_goes_on_in_time_while_a_call_waits() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
-    session.run("SELECT taskq.insert_task('t', 'work')");
-    let grant = session.own_one("work");
-    let idle = db.connect().background(|s| {
-        drop(s.simple_query("SELECT * FROM taskq.own_tasks('i', 1, '{idle}', wait => '5 minutes')"))
-    });
-    watcher.until_asleep(idle.pid());
-    suspend(
-        &mut session,
-        &grant,
-        "depends_on => '[{\"id\": \"s\", \"signal\": true}]', wait_at_most => '0.3 seconds'",
-    )
-    .unwrap();
-    until("it is free", || (session.state("t") == "ready").then_some(()));
-    watcher.run(&format!("SELECT pg_terminate_backend({})", idle.pid()));
-    idle.join();
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use taskq_tests::{Db, Session};
+use taskq_tests::{Db, Session, until};
 
 fn many(action: &str, n: usize) -> Value {
     (1..=n).map(|i| json!({"id": format!("{action}{i}"), "action": action})).collect()
@@ -164,18 +164,18 @@ fn an_overdue_task_behind_leases_that_are_not_needed_wakes_a_call_in_time() {
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
+/// A call that claims removes a part, and sends for a worker that removes the rest.
 #[test]
 fn what_is_kept_does_not_grow_in_a_transaction_block_and_outside() {
     for block in [false, true] {
         let db = Db::new();
         let mut session = db.connect();
-        session.set_now(Some("2030-01-01 00:00:00Z"));
-        session.run("SET taskq.retention = 1");
-        let mut most = 0;
-        for round in 0..12 {
-            let tasks = (0..1000).map(|i| json!({"id": format!("r{round}i{i}"), "action": "x"}));
-            session.insert(tasks.collect()).unwrap();
-            session.set_now(Some(&format!("2030-01-01 00:{:02}:00Z", round + 1)));
+        session.run("SET taskq.retention = 0");
+        for round in 0..6 {
+            session.run(&format!(
+                "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[1000]),
+                                                        ids => (SELECT array_agg('r{round}i' || i) FROM generate_series(1, 1000) AS i))"
+            ));
             if block {
                 session.run("BEGIN");
             }
@@ -186,85 +186,60 @@ fn what_is_kept_does_not_grow_in_a_transaction_block_and_outside() {
             if block {
                 session.run("COMMIT");
             }
-            most = most.max(session.one::<i64>("SELECT count(*) FROM taskq.settled"));
         }
-        assert!(most <= 3000, "in a block: {block}, {most} are kept");
+        // The last of these calls may have come before its own had settled.
+        session.own("w", 1, &["x"]).unwrap();
+        until("what is over has gone", || {
+            (session.one::<i64>("SELECT count(*) FROM taskq.settled") <= 200).then_some(())
+        });
     }
 }
 
+/// A worker removes what has expired.
 #[test]
 fn a_block_that_stays_open_does_not_hold_back_the_reuse_of_an_id() {
     let db = Db::new();
     let (mut open, mut other) = (db.connect(), db.connect());
-    for session in [&mut open, &mut other] {
-        session.set_now(Some("2030-01-01 00:00:00Z"));
-        session.run("SET taskq.retention = 1");
-    }
+    open.run("SET taskq.retention = 0");
     open.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     open.perform("x", "completed");
-    for session in [&mut open, &mut other] {
-        session.set_now(Some("2030-01-01 00:01:00Z"));
-    }
     open.run("BEGIN");
     assert!(open.own("w", 1, &["x"]).unwrap().is_empty());
-    // a is expired. It can be replaced and depended on while the block is open.
     other.run("SET statement_timeout = '5s'");
-    other.insert(json!([{"id": "b", "action": "x", "depends_on": ["a"]}])).unwrap();
-    other.replace(json!([{"id": "a", "action": "x"}])).unwrap();
+    until("a has gone", || (other.state("a") == "gone").then_some(()));
+    other.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     open.run("COMMIT");
     assert_eq!(other.state("a"), "ready");
-    // And what has expired by then goes with the commit of a block.
-    other.own_one("x");
-    other.run("SELECT taskq.cancel_tasks('{a, b}')");
-    open.set_now(Some("2030-01-01 00:03:00Z"));
-    open.run("BEGIN");
-    assert!(open.own("w", 1, &["x"]).unwrap().is_empty());
-    assert_eq!(open.one::<i64>("SELECT count(*) FROM taskq.tasks"), 2);
-    open.run("COMMIT");
-    assert_eq!(open.one::<i64>("SELECT count(*) FROM taskq.tasks"), 0);
 }
 
-/// What shares a lease with tasks of other actions, or comes behind more of them than a call in a block may touch, is granted all
-/// the same.
+/// What stands behind many of other actions comes with the next calls: by a worker, or by the calls alone where none can come.
 #[test]
 #[ignore = "long"]
 fn overdue_tasks_are_not_hidden_by_those_of_other_actions() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(many("x", 20)).unwrap();
-    session.insert(many("y", 3)).unwrap();
-    assert_eq!(session.own_with("dead", 100, &["x", "y"], "lease => '1 hour'").unwrap().len(), 23);
-    // And a worker with many has gone before.
-    session.run("SELECT count(*) FROM taskq.insert_many('z', array_fill('b'::text, ARRAY[9000]))");
-    for _ in 0..9 {
-        assert_eq!(session.own_with("dead", 1000, &["z"], "lease => '30 minutes'").unwrap().len(), 1000);
-    }
-    for table in ["run", "lease"] {
-        session.run(&format!("UPDATE taskq.{table} SET deadline = deadline - interval '2 hours'"));
-    }
-    let mut other = db.connect();
-    // What it would call while it sleeps ends tries as well.
-    other.run("SET taskq.background_worker = off");
-    for wait in ["", ", wait => '20 seconds'"] {
-        let mut first = true;
-        for block in 0..3 {
-            other.run("BEGIN");
-            let call = format!("SELECT count(*) FROM taskq.own_tasks('w', 1, '{{y}}', '1 hour'{wait})");
-            assert_eq!(other.one::<i64>(&call), 1, "block {block}{wait}");
-            if first {
-                let call = "SELECT count(*) FROM taskq.return_and_own_tasks('w', '{}'::text[], '{}'::uuid[], 5, '{y}', '1 hour')";
-                assert_eq!(other.one::<i64>(call), 2);
-                let left: i64 =
-                    other.one("SELECT count(*) FROM taskq.run WHERE actor_id = 'dead' AND NOT grantable");
-                assert!(left >= 9017, "no more than it had room for: {left}");
-            }
-            other.run("ROLLBACK");
-            first = false;
+    for (setting, block) in [("on", true), ("on", false), ("off", true), ("off", false)] {
+        let db = Db::new();
+        let mut session = db.connect();
+        session.insert(many("y", 3)).unwrap();
+        assert_eq!(session.own_with("dead", 100, &["y"], "lease => '1 hour'").unwrap().len(), 3);
+        session.run("SELECT count(*) FROM taskq.insert_many('z', array_fill('b'::text, ARRAY[9000]))");
+        for _ in 0..9 {
+            assert_eq!(session.own_with("dead", 1000, &["z"], "lease => '30 minutes'").unwrap().len(), 1000);
         }
+        for table in ["run", "lease"] {
+            session.run(&format!("UPDATE taskq.{table} SET deadline = deadline - interval '2 hours'"));
+        }
+        let mut other = db.connect();
+        other.run(&format!("SET taskq.background_worker = {setting}"));
+        until("one comes", || {
+            if block {
+                other.run("BEGIN");
+            }
+            let had = other.own("w", 1, &["y"]).unwrap().len();
+            if block {
+                other.run("COMMIT");
+            }
+            (had == 1).then_some(())
+        });
+        assert_eq!(session.broken(), Vec::<String>::new());
     }
-    // All that is overdue, however many leases and windows it takes.
-    other.run("BEGIN");
-    assert_eq!(other.one::<i64>("SELECT count(*) FROM taskq.own_tasks('w', 10000, '{x,z}', '1 hour')"), 9020);
-    other.run("COMMIT");
-    assert_eq!(session.broken(), Vec::<String>::new());
 }

@@ -1,5 +1,7 @@
 //! How long a grant holds, and what a late worker may still do: the token decides, not the deadline.
 
+use std::time::{Duration, Instant};
+
 use chrono::{DateTime, Utc};
 use serde_json::json;
 use taskq_tests::{Db, Session, sqlstate};
@@ -176,8 +178,8 @@ fn id_and_token_work_from_any_connection() {
     other.complete(&grant);
 }
 
-/// A call that works off a backlog of elapsed deadlines step by step may take longer than the leases that it grants: it neither
-/// ends its own tries nor grants a task twice in one answer.
+/// A call that ends a part of a backlog of elapsed deadlines may take longer than the leases that it grants: it neither ends its own
+/// tries nor grants a task twice in one answer. The rest of the backlog comes with the next calls.
 #[test]
 fn a_call_does_not_end_the_tries_that_it_grants() {
     let db = Db::new();
@@ -189,28 +191,36 @@ fn a_call_does_not_end_the_tries_that_it_grants() {
     for table in ["run", "lease"] {
         session.run(&format!("UPDATE taskq.{table} SET deadline = deadline - interval '2 hours'"));
     }
-    // A session that has not looked yet: others know for a while where the first deadline was.
-    let granted = db.connect().own_with("w", 20_000, &["x"], "lease => '1 millisecond'").unwrap();
-    let ids: std::collections::HashSet<&str> = granted.iter().map(|task| task.task_id.as_str()).collect();
-    assert_eq!((ids.len(), granted.len()), (9000, 9000), "tasks were left or granted twice");
-    assert!(granted.iter().all(|task| task.num_tries == 2));
+    let mut all = std::collections::HashSet::new();
+    let began = Instant::now();
+    while all.len() < 9000 {
+        // A session that has not looked yet: others know for a while where the first deadline was.
+        let granted = db.connect().own_with("w", 20_000, &["x"], "lease => '1 millisecond'").unwrap();
+        let ids: std::collections::HashSet<String> =
+            granted.iter().map(|task| task.task_id.clone()).collect();
+        assert_eq!(ids.len(), granted.len(), "granted twice");
+        all.extend(ids);
+        assert!(began.elapsed() < Duration::from_secs(60), "{} of 9,000", all.len());
+    }
     // Its own tries are for others to end.
     let again = db.connect().own_with("w", 1, &["x"], "lease => '1 hour'").unwrap();
     assert_eq!(again.len(), 1);
     assert_eq!(session.broken(), Vec::<String>::new());
 }
 
-/// A lease that is over at once, and a call that has more than one round to do.
+/// A lease that is over at once, and a call that has room for more.
 #[test]
 fn leases_of_no_time_are_not_ended_by_the_call_that_grants_them() {
     let db = Db::new();
     let mut session = db.connect();
+    // A worker would end them, too.
+    session.run("SET taskq.background_worker = off");
     session.run(
-        "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[3000]), max_tries => 100)",
+        "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[2000]), max_tries => 100)",
     );
     for tries in 1..=3 {
         let granted = session.own_with("w", 6000, &["x"], "lease => '0'").unwrap();
-        assert_eq!(granted.len(), 3000);
+        assert_eq!(granted.len(), 2000);
         assert!(granted.iter().all(|task| task.num_tries == tries), "some were granted twice by one call");
     }
 }

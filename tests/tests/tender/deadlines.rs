@@ -128,45 +128,6 @@ fn the_next_run_of_a_schedule_that_the_one_before_keeps_away() {
     assert!(began.elapsed() < Duration::from_secs(10), "it came after {:?}", began.elapsed());
 }
 
-/// However many of others have passed before.
-#[test]
-#[ignore = "long"]
-fn what_stands_behind_more_than_one_look_takes() {
-    for awaited in [false, true] {
-        let db = Db::new();
-        let mut session = db.connect();
-        let many = if awaited { 1_500 } else { 3_000 };
-        session.run(&format!(
-            "SELECT taskq.insert_many('y', array_fill('b'::text, ARRAY[{many}]),
-                                      ids => (SELECT array_agg('y' || i) FROM generate_series(1, {many}) AS i), max_tries => 1)"
-        ));
-        if awaited {
-            session.run(&format!(
-                "SELECT taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('action', 'z', 'depends_on',
-                            jsonb_build_array(jsonb_build_object('id', 'y' || i, 'condition', 'settled'))))
-                            FROM generate_series(1, {many}) AS i))"
-            ));
-        }
-        session
-            .insert(json!([
-                {"id": "theirs", "action": "u", "max_tries": 1},
-                {"id": "mine", "action": "x", "depends_on": [{"id": "theirs", "condition": "settled"}]},
-            ]))
-            .unwrap();
-        session.run("VACUUM ANALYZE taskq.run, taskq.task, taskq.dependency, taskq.blocked");
-        // The clock stands meanwhile: on a busy machine the first would pass before the last is owned, and each call look at them.
-        session.run("SELECT set_config('taskq.now', clock_timestamp()::text, false)");
-        session.run(&format!(
-            "DO $$ BEGIN FOR i IN 1..{many} LOOP
-                 PERFORM taskq.own_tasks('dead', 1, '{{y}}', lease => '1 second'); END LOOP; END $$"
-        ));
-        session.set_now(None);
-        std::thread::sleep(Duration::from_secs(1));
-        dies(&db, "u");
-        comes(&mut session, "mine");
-    }
-}
-
 /// At all levels: the transaction's snapshot has the schedule as it was before others ran it, and it is due once more when the
 /// sleeper is granted a task.
 #[test]
@@ -191,57 +152,4 @@ fn what_a_sleeper_is_granted_comes_with_the_runs_of_others_that_are_due() {
         assert_eq!(granted.unwrap(), 1, "{level}");
         assert!(session.one::<i64>(runs) > before, "{level}: a worker has to insert them");
     }
-}
-
-/// Of its dependents those are asked that wait still.
-#[test]
-fn what_waits_behind_a_hundred_that_do_not_wait_any_more() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let behind = |id: &str, action: &str| json!({"id": id, "action": action, "depends_on": [{"id": "theirs", "condition": "settled"}]});
-    session.insert(json!([{"id": "theirs", "action": "y", "max_tries": 1}])).unwrap();
-    let many: Vec<_> = (0..150).map(|n| behind(&format!("gone {n}"), "z")).collect();
-    session.insert(json!(many)).unwrap();
-    session.run("SELECT taskq.cancel_tasks((SELECT array_agg(id) FROM taskq.tasks WHERE action = 'z'))");
-    session.insert(json!([behind("mine", "x")])).unwrap();
-    dies(&db, "y");
-    comes(&mut session, "mine");
-}
-
-/// What its look inserts and undoes is news for the same look.
-#[test]
-fn a_run_that_waits_for_a_try_whose_deadline_has_passed() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "theirs", "action": "y", "max_tries": 1}])).unwrap();
-    dies(&db, "y");
-    std::thread::sleep(Duration::from_millis(600));
-    session.run(
-        "SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"x\", \"depends_on\": [{\"id\": \"theirs\", \"condition\": \"settled\"}]}')",
-    );
-    let began = Instant::now();
-    let grants = session.own_with("w", 1, &["x"], "wait => '20 seconds'").unwrap();
-    assert_eq!(grants.len(), 1);
-    assert!(began.elapsed() < Duration::from_secs(10), "it came after {:?}", began.elapsed());
-}
-
-/// Why: each look ended the same one first, with the room that it has there, and undid it.
-#[test]
-fn a_call_in_a_transaction_block_gets_what_waits_for_one_of_many_tries() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let theirs: Vec<_> =
-        (0..30).map(|n| json!({"id": format!("theirs {n}"), "action": "y", "max_tries": 1})).collect();
-    session.insert(json!(theirs)).unwrap();
-    assert_eq!(db.connect().own_with("dead", 30, &["y"], "lease => '0.5 seconds'").unwrap().len(), 30);
-    // Which of them is the last one is not defined.
-    let behind =
-        json!([{"id": "mine", "action": "x", "depends_on": [{"id": "theirs 17", "condition": "settled"}]}]);
-    session.insert(behind).unwrap();
-    std::thread::sleep(Duration::from_millis(600));
-    session.run("SET taskq.shortest_sleep = '10ms'");
-    session.run("BEGIN");
-    let grants = session.own_with("w", 1, &["x"], "wait => '60 seconds'").unwrap();
-    assert_eq!(grants.len(), 1);
-    session.run("COMMIT");
 }

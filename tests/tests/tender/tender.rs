@@ -76,51 +76,6 @@ fn the_last_try_of_a_dead_worker_ends_while_workers_of_its_action_sleep() {
     session.run("SELECT taskq.cancel_tasks(array_agg(id)) FROM taskq.tasks WHERE status_code = 'pending'");
 }
 
-/// No call asks for tasks at all: a call that waits for the end knows the deadline, also one that has come since.
-#[test]
-fn a_call_that_waits_for_a_task_hears_of_its_last_end_without_a_claim() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
-    for call in [
-        "SELECT 1 FROM taskq.wait_for_task('a', '30 seconds')",
-        "CALL taskq.wait_for_tasks('{a}', '30 seconds', NULL)",
-    ] {
-        session.insert(json!([{"id": "a", "action": "x", "max_tries": 1}])).unwrap();
-        // Two of them: the one that is woken may leave.
-        let waits = [asleep(&db, &mut watcher, call), asleep(&db, &mut watcher, call)];
-        session.own_one_with("x", "lease => '1 second'");
-        let began = Instant::now();
-        waits.into_iter().for_each(|call| drop(call.join()));
-        let took = began.elapsed();
-        assert_eq!(session.state("a"), "aborted", "{call}");
-        assert!(took < Duration::from_secs(1) + SOON, "{call}: {took:?}");
-        session.delete(&["a"]).unwrap();
-    }
-}
-
-#[test]
-fn what_is_due_for_others_is_done_while_a_call_sleeps() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
-    session.run("SELECT taskq.set_action('z', retention => '1 second')");
-    session.insert(json!([{"id": "kept", "action": "z"}])).unwrap();
-    session.perform("z", "completed");
-    session.insert(json!([{"id": "tried", "action": "z"}])).unwrap();
-    session.own_one_with("z", "lease => '1 second'");
-    session.run("SELECT taskq.schedule('tick', '* * * * * *', '{\"action\": \"z\"}', overlap => 'queue')");
-    let call =
-        asleep(&db, &mut watcher, "SELECT * FROM taskq.own_tasks('w', 1, '{x}', wait => '25 seconds')");
-    // It shows as in progress until it is granted again.
-    let there = "SELECT r.grantable FROM taskq.run r JOIN taskq.task t USING (task_no) WHERE t.id = 'tried'";
-    until("it is given back", || session.one::<bool>(there).then_some(()));
-    until("runs come", || {
-        (session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE id LIKE 'tick@%'") > 2).then_some(())
-    });
-    until("what is over goes", || (session.state("kept") == "gone").then_some(()));
-    end(&mut watcher, call);
-    session.run("SELECT taskq.unschedule('tick')");
-}
-
 /// One for a database, however many call it; and away a moment after the last call, whatever is due every second.
 #[test]
 fn there_is_one_worker_and_it_leaves_after_those_that_wait() {

@@ -119,29 +119,6 @@ fn a_task_that_comes_to_wait_for_an_overdue_try_wakes_a_waiting_call() {
     }
 }
 
-/// Or by a limit of tries, which makes it the last one.
-#[test]
-fn a_limit_that_makes_an_overdue_try_the_last_wakes_a_waiting_call() {
-    for limit in ["max_tries => 1", "max_timeouts => 1"] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session
-            .insert(json!([
-                {"id": "theirs", "action": "y"},
-                {"id": "mine", "action": "x", "depends_on": [{"id": "theirs", "condition": "settled"}]},
-            ]))
-            .unwrap();
-        let (_dead, token) = held(&db, "y");
-        session.run(&extend("theirs", &token, "0.1 seconds"));
-        std::thread::sleep(Duration::from_millis(300));
-        let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
-        let since = Instant::now();
-        session.run(&format!("SELECT taskq.set_action('y', {limit})"));
-        drop(sleeper.woken_soon_after(since, "a limit of tries"));
-        assert_eq!(session.broken(), Vec::<String>::new());
-    }
-}
-
 /// And what was linked to a try in time is committed after its deadline.
 #[test]
 fn a_dependency_committed_after_the_deadline_wakes_a_waiting_call() {

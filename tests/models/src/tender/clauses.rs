@@ -25,7 +25,7 @@ pub enum Clause {
     OnceASecond,
     /// The lock `Starting`: as long as the call that has started a process sleeps, no other one starts one.
     Starting,
-    /// What is due already ends no sleep: it is looked at again after a second (`upkeep::next_task`, `upkeep::next_shared`).
+    /// What is due already ends no sleep: it is looked at again after a second (`upkeep::next_task`, `upkeep::Next::after`).
     OnlyWhatIsAhead,
     /// A call sleeps no longer than until the next thing is due, whatever its action is.
     SleepsUntilDue,
