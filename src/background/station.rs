@@ -71,8 +71,8 @@ impl Station {
         self.quiet.set(next_transaction_id_if_quiet());
     }
 
-    /// Ends the process if it is to go: it was asked to (by a shutdown, or by DROP DATABASE … WITH (FORCE)), it is switched off, or no
-    /// call waits for what it does.
+    /// Ends the process if it is to go: it was asked to (by a shutdown, or by DROP DATABASE … WITH (FORCE)), or it is switched off. That
+    /// no call waits for what it does is no reason before all of it is done: a call that does not sleep has sent for it, it may be.
     pub(super) fn leave_if_wanted(&self) {
         self.leave_if_asked();
         if process::settings_changed() {
@@ -80,10 +80,6 @@ impl Station {
         }
         if !self.stays && !guc::background_worker() {
             process::end(0);
-        }
-        if self.is_alone() {
-            leave_unless_called();
-            self.needed.set(wall());
         }
     }
 
