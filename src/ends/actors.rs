@@ -6,9 +6,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use super::at_end;
 use crate::pg::transaction::{End, Levels};
-use crate::pg::{digest, latch, notify};
+use crate::pg::{digest, notify};
 
 thread_local! {
     /// Those that have lost tasks so far.
@@ -20,14 +19,8 @@ pub(crate) fn channel(actor_id: &str) -> String {
     format!("taskq_lost_{}", &digest::sha256(actor_id)[..32])
 }
 
-/// These actors hold tasks no more that they held; what a savepoint undoes they still hold.
-pub(crate) fn lose<'a>(actor_ids: impl Iterator<Item = &'a str>) {
-    let actor_ids: BTreeSet<&str> = actor_ids.collect();
-    if actor_ids.is_empty() {
-        return;
-    }
-    at_end::listen();
-    let level = latch::nest_level();
+/// Notes what the (sub)transaction at this level has taken tasks from.
+pub(super) fn note(level: i32, actor_ids: BTreeSet<&str>) {
     LOST.with_borrow_mut(|lost| actor_ids.into_iter().for_each(|one| lost.add(level, one.to_owned())));
 }
 

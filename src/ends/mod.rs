@@ -5,5 +5,6 @@ pub(crate) mod at_end;
 pub(crate) mod before_commit;
 mod count;
 mod counters;
+pub(crate) mod lose;
 pub(crate) mod touched;
 mod work;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ends::actors;
+use crate::ends::lose::lose;
 use crate::number::TaskNo;
 use crate::store::run::changes;
 use crate::store::{blocked, countdown, lease, parked, scheduled, slot};
@@ -41,7 +41,7 @@ pub(crate) fn remove<'a>(rows: impl IntoIterator<Item = &'a Live>) {
     let_go(performed.iter().copied());
     // Those that hold one of them learn of it by the commit. (Returns and deadlines do not come through here.)
     let held = performed.iter().filter(|row| row.in_progress());
-    actors::lose(held.filter_map(|row| row.actor_id.as_deref()));
+    lose(held.filter_map(|row| row.actor_id.as_deref()));
 }
 
 /// Adds to the numbers of tasks that wait for nothing: so many dependencies, so many of them failed.
