@@ -1,29 +1,34 @@
 """Tasks as HTTP requests: a worker that POSTs each task to a web server, whose answer ends it.
 
-========================  =============================================================================
-answer                    the task
-========================  =============================================================================
-200                       completes, with ``result``, ``children``, ``children_block``, ``status``,
-                          ``delay_workgroup`` and ``delay_children`` of the answer's JSON
-202                       is left to be returned by the holder of its token
-429 with ``Retry-After``  is ``pending`` for that time, and its workgroup waits with it
-4xx but 408 and 429       aborts
-all else, time-outs       is ``pending``: its back-off decides
-========================  =============================================================================
+==============================  =======================================================================
+answer                          the task
+==============================  =======================================================================
+2xx but 202                     completes; with ``result``, ``children``, ``children_block``, ``status``,
+                                ``delay_workgroup`` and ``delay_children`` of the answer's JSON, if it is an
+                                object of these; else the answer is the result if it is JSON
+202                             is left to be returned by the holder of its token
+429, 503 with ``Retry-After``   is tried again after that time, a day at most
+4xx but 408 and 429             aborts
+all else, time-outs             is tried again after its back-off
+==============================  =======================================================================
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import hmac
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
-import psycopg
 
+from . import tracing
 from .app import App
 from .bodies import dumps, read_body, read_json
 from .connections import Connect
@@ -32,7 +37,7 @@ from .errors import Leave, Reject, Retry
 from .task import Outcome, Task
 
 _VISIBLE = "".join(map(chr, range(0x21, 0x7F)))
-_ANSWER: dict[str, type] = {
+_ANSWER: dict[str, Any] = {
     "result": object,
     "children": list,
     "children_block": bool,
@@ -40,8 +45,10 @@ _ANSWER: dict[str, type] = {
     "delay_workgroup": str,
     "delay_children": str,
 }
-# Of an answer that is no JSON, so much goes into the status.
+# Of an answer that has failed so much goes into the status.
 _EXCERPT = 500
+_LARGEST = 10 * 2**20
+_LONGEST_DELAY = 86400.0
 
 
 def dispatcher(
@@ -50,53 +57,87 @@ def dispatcher(
     actions: Iterable[str],
     *,
     lease: Duration = "1 minute",
+    timeout: Duration = "1 minute",
     authorization: str | None = None,
+    secret: str | None = None,
     with_token: bool = False,
+    delay_workgroup: bool = False,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> App:
     """Return an app whose handlers POST the tasks of these actions to ``url`` + action.
 
-    A request may take as long as the lease. ``transport`` is httpx's, for tests.
+    ``timeout`` is for a request, ``lease`` for what is left with 202. With a ``secret``, ``whsec_`` and base64, each
+    request is signed as Standard Webhooks have it. With ``delay_workgroup`` a ``Retry-After`` holds back the
+    workgroup of the task, too. ``transport`` is httpx's, for tests.
     """
+    _check(url, actions := list(actions))
     app = App(connect, lease=lease)
-    limit = seconds(lease)
-    client = httpx.AsyncClient(timeout=limit, follow_redirects=False, transport=transport)
-    headers = {"Content-Type": "application/json"}
+    limit = seconds(timeout)
+    key = None if secret is None else _key(secret)
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     if authorization:
         headers["Authorization"] = authorization
+    client = httpx.AsyncClient(timeout=limit, follow_redirects=False, transport=transport)
 
     async def post(task: Task) -> Outcome:
-        # A request that is sent again after a crash has the same key only if it is the same try.
-        # A header is ASCII: in other ids what is not stands as in a URL.
-        key = {"Idempotency-Key": f"{quote(task.id, safe=_VISIBLE)}/{task.num_tries}"}
+        content = dumps(_request(task, with_token)).encode()
+        sent = headers | _headers(task) | (_signature(task, content, key) if key else {})
         target = url + quote(task.action, safe="")
         try:
             # The client's own limit is for each part of an answer.
-            async with asyncio.timeout(limit):
-                answer = await client.post(target, content=dumps(_request(task, with_token)), headers=headers | key)
+            async with asyncio.timeout(limit), client.stream("POST", target, content=content, headers=sent) as answer:
+                text = await _read(answer)
         except TimeoutError:
             raise Retry(f"no answer within {limit:g} seconds") from None
         except httpx.HTTPError as error:
             raise Retry(f"{type(error).__name__}: {error}") from error
-        outcome = _outcome(answer)
-        if outcome.delay_workgroup is not None and not await _is_delay(app, outcome.delay_workgroup):
-            raise Retry(f"the answer is not as it should be: delay_workgroup is no duration: {outcome.delay_workgroup}")
-        return outcome
+        return _outcome(answer, text, delay_workgroup)
 
     for action in actions:
         app.task(action, results=True)(post)
     return app
 
 
-async def _is_delay(app: App, text: Duration) -> bool:
-    # Of a return that is refused, the worker drops the delay: the task may have no workgroup.
+def _check(url: str, actions: Iterable[str]) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f'"{url}" is no URL: write "https://workers.example/"')
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("a URL with a user: the Authorization header comes from the environment")
+    if parts.query or parts.fragment:
+        raise ValueError("a URL with a query: the action is appended to it")
+    if wrong := {".", ".."}.intersection(actions):
+        raise ValueError(f'the action "{wrong.pop()}" cannot be a part of a URL')
+
+
+def _key(secret: str) -> bytes:
     try:
-        [[fits]] = await app.query_async("SELECT %s::text::interval BETWEEN '0' AND '1000 years'", [text])
-    except psycopg.DataError:
-        return False
-    except psycopg.Error:
-        return True  # unknown, and the other side has done its work
-    return bool(fits)
+        key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+    except ValueError as error:
+        raise ValueError(f"the secret is not whsec_ and base64: {error}") from None
+    if not key:
+        raise ValueError("the secret is empty")
+    return key
+
+
+def _id(task: Task) -> str:
+    # A header is ASCII: in other ids what is not stands as in a URL.
+    return quote(task.id, safe=_VISIBLE)
+
+
+def _headers(task: Task) -> dict[str, str]:
+    headers = {"Idempotency-Key": _id(task), "taskq-try": str(task.num_tries)}
+    if task.deadline is not None:
+        headers["taskq-deadline"] = task.deadline.astimezone(UTC).isoformat()
+    return headers | (tracing.inject(None) or {})
+
+
+def _signature(task: Task, content: bytes, key: bytes) -> dict[str, str]:
+    """Return the headers of Standard Webhooks."""
+    name, moment = _id(task), str(int(time.time()))
+    signed = hmac.new(key, f"{name}.{moment}.".encode() + content, hashlib.sha256).digest()
+    signature = f"v1,{base64.b64encode(signed).decode()}"
+    return {"webhook-id": name, "webhook-timestamp": moment, "webhook-signature": signature}
 
 
 def _request(task: Task, with_token: bool) -> dict[str, Any]:
@@ -111,60 +152,60 @@ def _request(task: Task, with_token: bool) -> dict[str, Any]:
     return {**request, "token": task.token} if with_token else request
 
 
-def _outcome(answer: httpx.Response) -> Outcome:
+async def _read(answer: httpx.Response) -> bytes:
+    """Return what was answered, and no more than there may be."""
+    content = b""
+    if answer.headers.get("Content-Encoding", "identity") != "identity":
+        return content  # it was not asked for, and a little of it may become very much
+    async for chunk in answer.aiter_bytes():
+        content += chunk
+        if len(content) > _LARGEST:
+            if not answer.is_success:
+                break
+            raise Reject(f"HTTP {answer.status_code}, and the answer is larger than 10 MB")
+    return content
+
+
+def _outcome(answer: httpx.Response, content: bytes, delays_workgroup: bool) -> Outcome:
     code = answer.status_code
     if code == 202:
         raise Leave("accepted, to be returned later")
-    if code == 200:
-        return _completed(answer)
-    text = f"HTTP {code} {answer.text[:_EXCERPT]}".strip()
-    if code == 429 and (delay := _retry_after(answer)) is not None:
-        raise Retry(text, after=f"{delay} seconds", delay_workgroup=f"{delay} seconds")
+    if 200 <= code < 300:
+        return _completed(content)
+    text = f"HTTP {code} {_excerpt(answer, content)}".strip()
+    if code in (429, 503) and (delay := _retry_after(answer)) is not None:
+        after = f"{min(delay, _LONGEST_DELAY)} seconds"
+        raise Retry(text, after=after, delay_workgroup=after if delays_workgroup else None)
     if 400 <= code < 500 and code not in (408, 429):
         raise Reject(text)
     raise Retry(text)
 
 
-def _completed(answer: httpx.Response) -> Outcome:
-    if not answer.content:
-        return Outcome()
+def _excerpt(answer: httpx.Response, content: bytes) -> str:
+    # Not a page of HTML: one for developers may have anything in it.
+    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind not in ("text/plain", "application/json"):
+        return ""
+    return content[: 4 * _EXCERPT].decode(errors="replace")[:_EXCERPT]
+
+
+def _completed(content: bytes) -> Outcome:
+    """Make the best of an answer: the work is done, and another try would do it again."""
     try:
-        keys = read_json(answer.content)
-        outcome = _read(keys)
-        # What no JSON can say, a number beyond all floats for one, is found here, and not when the task is returned.
-        returns = outcome.returns()
-        dumps(returns)
-        # With such a result the task aborts: the next try would have no other.
-        _storable({key: value for key, value in returns.items() if key != "result"})
-    except (ValueError, TypeError, RecursionError) as error:
-        raise Retry(f"the answer is not as it should be: {error}: {answer.text[:_EXCERPT]}") from error
-    return outcome
+        value = read_json(content)
+        # What JSON of others can say and that of the queue cannot, a number beyond all floats for one.
+        dumps(value)
+    except (ValueError, RecursionError):
+        return Outcome()
+    if not isinstance(value, dict) or not all(_fits(name, one) for name, one in value.items()):
+        return Outcome(value)
+    return Outcome(**{"children": [], **{name: one for name, one in value.items() if one is not None}})
 
 
-def _read(keys: Any) -> Outcome:
-    if not isinstance(keys, dict) or keys.keys() - _ANSWER.keys():
-        raise TypeError(f"it is to be an object of {', '.join(sorted(_ANSWER))}")
-    given = {key: value for key, value in keys.items() if value is not None}
-    for key, value in given.items():
-        if not isinstance(value, _ANSWER[key]):
-            raise TypeError(f"{key} is no {_ANSWER[key].__name__}")
-    children = given.setdefault("children", [])
-    if not all(isinstance(child, dict) for child in children):
-        raise TypeError("children is to be a list of objects")
-    return Outcome(**given)
-
-
-def _storable(value: Any) -> None:
-    """Raise ``ValueError`` if a text in it is none for PostgreSQL."""
-    if isinstance(value, str):
-        if "\0" in value:
-            raise ValueError("a text has the character 0")
-        value.encode()
-    elif isinstance(value, dict):
-        _storable([*value, *value.values()])
-    elif isinstance(value, list):
-        for one in value:
-            _storable(one)
+def _fits(name: str, value: Any) -> bool:
+    if name not in _ANSWER or not (value is None or isinstance(value, _ANSWER[name])):
+        return False
+    return name != "children" or value is None or all(isinstance(child, dict) for child in value)
 
 
 def _retry_after(answer: httpx.Response) -> float | None:
