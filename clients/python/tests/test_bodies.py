@@ -13,7 +13,7 @@ import pydantic
 import pytest
 import typing_extensions
 
-from taskq_pg import App, BodyError, Context, Outcome, Task
+from taskq_pg import App, BodyError, Complete, Context, Task
 from taskq_pg.bodies import body_text, convert, dumps, dumps_again, read_body
 from taskq_pg.testing import inserted
 
@@ -176,8 +176,8 @@ def test_a_body_is_stored_alike_however_it_is_inserted(taskq_app: App) -> None:
     body = Computed(a=1)
 
     @taskq_app.task("returns")
-    def returns() -> Outcome:
-        return Outcome(children=[{"id": "returned", "action": "x", "body": body}])
+    def returns() -> Complete:
+        return Complete(children=[{"id": "returned", "action": "x", "body": body}])
 
     @taskq_app.task("completes")
     def completes(_: None, task: Task) -> None:

@@ -1,10 +1,17 @@
 """``python -m taskq_pg``."""
 
+import os
+import signal
+import socket
+import subprocess
 import sys
+import urllib.request
+from pathlib import Path
 
+import psycopg.conninfo
 import pytest
 
-from conftest import TESTS, conninfo
+from conftest import TESTS, column, conninfo, process, until, working
 from taskq_pg import App
 from taskq_pg.cli import main
 from taskq_pg.testing import inserted
@@ -95,3 +102,135 @@ def test_mistakes(
 ) -> None:
     assert main([*arguments, "--conninfo", where]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_operators_commands(taskq_app: App, where: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*arguments: str, code: int = 0) -> str:
+        assert main([*arguments, "--conninfo", where]) == code
+        return "".join(capsys.readouterr())
+
+    taskq_app.insert("a", id="t")
+    taskq_app.insert("b", id="u", group_id="g", depends_on=["t"])
+    run("pause", "--action", "a")
+    assert taskq_app.query("SELECT paused FROM taskq.actions WHERE action = 'a'") == [(True,)]
+    run("resume", "--action", "a")
+    assert "state: ready" in run("get", "t")
+    assert "there is no task" in run("get", "nothing", code=1)
+    assert "digraph" in run("graph", "t", "--format", "dot")
+    assert run("cancel", "t", "u") == "2\n"
+    assert run("retry", "t") == "1\n"
+    run("cancel", "t")
+    assert run("rerun", "t") == "2\n"
+    run("set-action", "a", "--max-concurrency", "3", "--rate-limit", "5", "--rate-period", "1 minute")
+    assert taskq_app.query("SELECT max_concurrency, rate_limit FROM taskq.actions WHERE action = 'a'") == [(3, 5)]
+    run("set-group", "g", "--max-concurrency", "2")
+    run("pause", "--group", "g")
+    run("schedule", "nightly", "0 2 * * *", "a", '{"n": 1}', "--timezone", "Europe/Berlin")
+    assert taskq_app.query("SELECT timezone FROM taskq.schedules") == [("Europe/Berlin",)]
+    task_id = run("run-schedule", "nightly").strip()
+    assert taskq_app.get(task_id).body == {"n": 1}
+    run("pause", "--schedule", "nightly")
+    run("unschedule", "nightly")
+    assert run("delete", task_id) == "1\n"
+    assert "name an action, a group or a schedule" in run("pause", code=1)
+
+
+def test_the_line_that_mends_it(taskq_app: App, where: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with taskq_app.connections.use() as connection:
+        connection.execute("DROP EXTENSION taskq")
+    assert main(["insert", "a", "--conninfo", where]) == 1
+    assert "CREATE EXTENSION taskq" in capsys.readouterr().err
+
+
+def test_bodies_are_json_or_texts(taskq_app: App, where: str) -> None:
+    for body in ('{"a": 1}', "7", "plain"):
+        assert main(["insert", "a", body, "--conninfo", where]) == 0
+    assert [task.row["body"] for task in inserted(taskq_app)] == ['{"a": 1}', "7", "plain"]
+
+
+IMPORTS = """
+import os, sys
+from pathlib import Path
+from taskq_pg import App
+app = App()
+@app.task("upload")
+def upload(folder: str) -> str:
+    os.chdir(folder)
+    import colorsys
+    return colorsys.__file__
+"""
+
+
+@pytest.mark.parametrize("safe", [False, True])
+def test_nothing_is_imported_from_where_a_handler_changes_to(
+    taskq_app: App, where: str, tmp_path: Path, safe: bool
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "app_that_moves.py").write_text(IMPORTS)
+    (tmp_path / "upload").mkdir()
+    (tmp_path / "upload" / "colorsys.py").write_text("raise SystemExit('code of the upload')")
+    taskq_app.insert("upload", str(tmp_path / "upload"), id="u", max_tries=1)
+    command = [sys.executable, *(["-P"] if safe else []), "-m", "taskq_pg", "work", "app_that_moves:app"]
+    done = subprocess.run(
+        [*command, "--conninfo", where, "--until-idle"], cwd=tmp_path / "code", capture_output=True, text=True
+    )
+    if safe:
+        assert "No module named 'app_that_moves'" in done.stderr
+        return
+    assert str(column(taskq_app, "u", "result")).endswith("colorsys.py"), done.stderr
+    assert str(tmp_path) not in str(column(taskq_app, "u", "result"))
+
+
+def test_processes_and_health(taskq_app: App, where: str) -> None:
+    """One that dies is begun anew; each tells whether it is well."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = ["--processes", "2", "--health-port", str(port), "--grace", "1 second"]
+    with process(taskq_app, *options) as parent:
+
+        def children() -> list[str]:
+            return subprocess.run(["pgrep", "-P", str(parent.pid)], capture_output=True, text=True).stdout.split()
+
+        until(lambda: len(taskq_app.query("SELECT pid FROM taskq.workers")) == 2)
+        for n in range(2):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port + n}/") as answer:
+                assert answer.status == 200
+        before = children()
+        os.kill(int(before[0]), signal.SIGKILL)
+        until(lambda: len(now := children()) == 2 and before[0] not in now)
+        parent.terminate()
+        assert parent.wait(60) == 0
+
+
+def test_a_worker_that_is_not_well(taskq_app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not taskq_app.healthy()
+    taskq_app.task("a")(lambda: None)
+    with working(taskq_app):
+        until(taskq_app.healthy)
+        monkeypatch.setattr("taskq_pg.worker._LONGEST_SILENCE", -1.0)
+        assert not taskq_app.healthy()
+
+
+EXITS = """
+import atexit, threading, time
+from taskq_pg import App
+app = App()
+@app.task("stuck")
+def stuck() -> None:
+    threading.Thread(target=time.sleep, args=[600]).start()
+    time.sleep(600)
+app.insert("stuck")
+threading.Timer(1, app.stop).start()
+app.work(grace="0.1 seconds", exit_after="2 seconds")
+time.sleep(1)
+print("cleaned up", flush=True)
+"""
+
+
+def test_the_clean_up_of_the_program_is_not_cut_off(taskq_app: App, where: str) -> None:
+    """And a handler that goes on does not keep the process."""
+    environment = {**os.environ, "PGDATABASE": psycopg.conninfo.conninfo_to_dict(where)["dbname"]}
+    command = [sys.executable, "-c", EXITS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "cleaned up\n"), done.stderr

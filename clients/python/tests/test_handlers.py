@@ -35,10 +35,7 @@ class WithOddText(Exception):
 
 
 RAISED = [
-    taskq.Retry("x", after=Odd()),
-    taskq.Retry("x", after=float("nan")),
     taskq.Retry("x", count_try=Odd()),
-    taskq.Retry("x", delay_workgroup=Odd()),
     taskq.errors.Suspend("odd", depends_on=[Odd()]),
     Interrupting(),
     WithOddText(),

@@ -43,8 +43,8 @@ def test_without_a_background_worker(server: Server, own_app: App, form: str) ->
         if form == "busy":
 
             @own_app.task("noop")
-            async def noop(body: None, task: taskq.Task) -> taskq.Outcome:
-                return taskq.Outcome(children=[{"action": "noop", "delay": "0.05 seconds"}])
+            async def noop(body: None, task: taskq.Task) -> taskq.Complete:
+                return taskq.Complete(children=[{"action": "noop", "delay": "0.05 seconds"}])
 
             own_app.insert_many("noop", [None] * 5)
         with working(own_app, concurrency=2):

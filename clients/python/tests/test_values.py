@@ -90,7 +90,7 @@ def test_a_bare_number_is_no_duration(taskq_app: App) -> None:
         lambda: taskq_app.wait("a", 5),
         lambda: taskq_app.work(grace=5),
         lambda: taskq.Retry(after=5),
-        lambda: taskq.Outcome(delay_children=5).returns(),
+        lambda: taskq.Complete(delay_children=5).returns(),
     ):
         with pytest.raises(TypeError, match='write "5 seconds"'):
             call()  # type: ignore[no-untyped-call]

@@ -249,9 +249,9 @@ def test_a_result_that_json_writes_in_its_own_way_is_kept(taskq_app: App) -> Non
 
 def test_children(taskq_app: App) -> None:
     @taskq_app.task("split")
-    def split() -> taskq.Outcome:
+    def split() -> taskq.Complete:
         children = [{"id": f"part {n}", "action": "part", "body": Resize(str(n))} for n in range(3)]
-        return taskq.Outcome({"parts": 3}, status="split", children=children, children_block=True)
+        return taskq.Complete({"parts": 3}, status="split", children=children, children_block=True)
 
     @taskq_app.task("part")
     def part(body: Resize) -> None: ...
@@ -267,8 +267,8 @@ def test_children(taskq_app: App) -> None:
 
 def test_a_return_that_is_refused_spoils_no_other(taskq_app: App) -> None:
     @taskq_app.task("split")
-    def split() -> taskq.Outcome:
-        return taskq.Outcome(children=[{"id": "there", "action": "part"}])
+    def split() -> taskq.Complete:
+        return taskq.Complete(children=[{"id": "there", "action": "part"}])
 
     @taskq_app.task("fine")
     def fine() -> None: ...

@@ -5,32 +5,58 @@ package calls it at the right moment.
 """
 
 from .app import App
-from .errors import Aborted, BodyError, Leave, Lost, Reject, Retry, Suspend, TaskqError, TimedOut
+from .errors import (
+    Aborted,
+    AlreadyExists,
+    BodyError,
+    Cycle,
+    Leave,
+    Lost,
+    Malformed,
+    NotFound,
+    Reject,
+    Retry,
+    Suspend,
+    TaskqError,
+    TimedOut,
+    WrongState,
+)
+from .handles import Handle
 from .keys import Dependency, SharedKeys, TaskKeys
-from .task import Outcome, Result, Task
+from .operate import Stored
+from .registered import Registered
+from .task import Complete, Result, Task
 from .worker import Worker
 from .workflow import AsyncContext, AsyncStatements, Context, Statements
 
 __all__ = [
     "Aborted",
+    "AlreadyExists",
     "App",
     "AsyncContext",
     "AsyncStatements",
     "BodyError",
+    "Complete",
     "Context",
+    "Cycle",
     "Dependency",
+    "Handle",
     "Leave",
     "Lost",
-    "Outcome",
+    "Malformed",
+    "NotFound",
+    "Registered",
     "Reject",
     "Result",
     "Retry",
     "SharedKeys",
     "Statements",
+    "Stored",
     "Suspend",
     "Task",
     "TaskKeys",
     "TaskqError",
     "TimedOut",
     "Worker",
+    "WrongState",
 ]

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, LiteralString, TypeVar, Unpack
 
-from .bodies import body_text, dumps
+from .bodies import dumps
 from .connections import Connect, ConnectAsync
-from .durations import Duration
+from .durations import Duration, seconds
 from .handlers import Handler
 from .keys import ActionSettings, SharedKeys, plain
-from .producer import Producer
+from .operate import Statement, set_action
+from .producer import Action, Producer
+from .registered import Registered, RegisterTask, RegisterWorkflow
 from .running import run_in_new_loop, stopped_by_signals
 from .worker import Worker
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+log = logging.getLogger("taskq_pg")
 
-_SCHEDULE = """SELECT taskq.schedule(%s, %s, %s::text::jsonb, timezone => %s, overlap => %s, backfill => %s)"""
+Around = TypeVar("Around", bound=Callable[..., Any])
+Hook = TypeVar("Hook", bound=Callable[[], Any])
+
+_SCHEDULE: LiteralString = """SELECT taskq.schedule(%s, %s, %s::text::jsonb, timezone => %s, overlap => %s,
+                                                    backfill => %s, max_backfill => %s::int)"""
 
 
 class App(Producer):
@@ -41,6 +48,10 @@ class App(Producer):
         """
         super().__init__(connect, connect_async, max_connections)
         self.handlers: dict[str, Handler] = {}
+        self.arounds: list[Callable[..., Any]] = []
+        self.starts: list[Callable[[], Any]] = []
+        self.stops: list[Callable[[], Any]] = []
+        self._unknown: set[str] = set()
         self._lease = lease
         self._schedules: dict[str, Sequence[Any]] = {}
         # Weak, since the coroutine of ``work_async`` may be dropped before it has begun. A list, not a set: a copy of
@@ -50,38 +61,72 @@ class App(Producer):
     # Handlers.
 
     def task(
-        self, action: str, *, lease: Duration | None = None, results: bool = False, **settings: Unpack[ActionSettings]
-    ) -> Callable[[Function], Function]:
-        """Register a function, or a coroutine function, for the tasks of an action; the function stays as it is.
+        self,
+        action: str,
+        *,
+        lease: Duration | None = None,
+        results: bool = False,
+        abort_on: type[Exception] | tuple[type[Exception], ...] = (),
+        **settings: Unpack[ActionSettings],
+    ) -> RegisterTask:
+        """Register a function, or a coroutine function, for the tasks of an action.
 
         It is called with the body, as its annotation asks for, and with the ``Task`` where an argument asks for it by
-        its annotation or its name. With ``results`` ``task.results`` has what the task's dependencies left.
-        ``settings`` are those of ``taskq.set_action`` (``max_concurrency``, ``rate_limit``, ``max_tries``, ``backoff``,
-        ...): see ``setup``.
+        its annotation or its name. With ``results`` ``task.results`` has what the task's dependencies left. Exceptions
+        of ``abort_on`` abort the task. ``settings`` are those of ``taskq.set_action`` (``max_concurrency``,
+        ``rate_limit``, ``max_tries``, ``backoff``, ...): see ``setup``. What is returned is called as the function is,
+        and inserts: ``mail.insert(body)``.
         """
-        return self._register(action, lease, results, False, settings)
+        made: RegisterTask = self._register(action, settings, lease=lease, results=results, abort_on=abort_on)
+        return made
 
     def workflow(
-        self, action: str, *, lease: Duration | None = None, **settings: Unpack[ActionSettings]
-    ) -> Callable[[Function], Function]:
+        self,
+        action: str,
+        *,
+        lease: Duration | None = None,
+        abort_on: type[Exception] | tuple[type[Exception], ...] = (),
+        **settings: Unpack[ActionSettings],
+    ) -> RegisterWorkflow:
         """Register a durable function: it is called with a context, ``Context`` or ``AsyncContext``, and the body."""
-        return self._register(action, lease, False, True, settings)
+        made: RegisterWorkflow = self._register(action, settings, lease=lease, workflow=True, abort_on=abort_on)
+        return made
+
+    def around(self, function: Around) -> Around:
+        """Call ``function(task, perform)`` around each performance: ``perform()`` performs it.
+
+        A coroutine function is awaited around handlers that are coroutines, and awaits ``perform()``; a plain one is
+        called around those that are functions. The first that was registered is the outermost.
+        """
+        self.arounds.append(function)
+        return function
+
+    def on_start(self, function: Hook) -> Hook:
+        """Call a function, or await a coroutine function, before a worker claims anything."""
+        self.starts.append(function)
+        return function
+
+    def on_stop(self, function: Hook) -> Hook:
+        """Call a function, or await a coroutine function, when a worker has ended."""
+        self.stops.append(function)
+        return function
 
     def schedule(
         self,
         name: str,
         cron: str,
-        action: str,
+        action: Action,
         body: Any = None,
         *,
         timezone: str = "UTC",
         overlap: Literal["skip", "queue", "replace"] = "skip",
         backfill: Literal["one", "none", "all"] = "one",
+        max_backfill: int | None = None,
         **keys: Unpack[SharedKeys],
     ) -> None:
         """Declare that a task is inserted at these times. ``setup`` writes it to the database."""
-        task = dumps({**plain(keys), "action": action, "body": body_text(body)})
-        self._schedules[name] = [name, cron, task, timezone, overlap, backfill]
+        task = dumps({**plain(keys), "action": str(action), "body": self.body_of(str(action), body)})
+        self._schedules[name] = [name, cron, task, timezone, overlap, backfill, max_backfill]
 
     def setup(self, *, connection: Any = None) -> None:
         """Write the settings of the actions and the schedules, as they are declared, to the database.
@@ -92,36 +137,39 @@ class App(Producer):
         for query, arguments in self.declared():
             self._run(connection, query, arguments)
 
-    def declared(self) -> Iterator[tuple[LiteralString, Sequence[Any]]]:
+    def declared(self) -> Iterator[Statement]:
         """Yield the statements of ``setup``."""
-        for handler in self.handlers.values():
+        for handler in list(self.handlers.values()):
             if handler.settings:
-                named = ", ".join([_SETTINGS[name] for name in handler.settings])
-                values = [dumps(v) if isinstance(v, dict) else v for v in plain(handler.settings).values()]
-                yield f"SELECT taskq.set_action(%s, {named})", [handler.action, *values]
-        for schedule in self._schedules.values():
+                yield set_action(handler.action, handler.settings)
+        for schedule in list(self._schedules.values()):
             yield _SCHEDULE, schedule
 
-    def _register(
-        self, action: str, lease: Duration | None, results: bool, workflow: bool, settings: Mapping[str, Any]
-    ) -> Callable[[Function], Function]:
-        if unknown := settings.keys() - _SETTINGS.keys():
-            raise TypeError(f"no setting of an action: {', '.join(sorted(unknown))}; there are {', '.join(_SETTINGS)}")
+    def _register(self, action: str, settings: Mapping[str, Any], *, lease: Duration | None, **options: Any) -> Any:
+        if not isinstance(action, str):
+            raise TypeError('name the action: @app.task("mail")')
+        set_action(action, settings)  # which refuses what is none
+        lease = self._lease if lease is None else lease
 
-        def register(function: Function) -> Function:
+        def register(function: Callable[..., Any]) -> Registered[Any, Any]:
+            if isinstance(function, Registered):
+                function = function.__wrapped__
             if action in self.handlers:
                 raise ValueError(f'the action "{action}" has a handler already')
-            self.handlers[action] = Handler(
-                action,
-                function,
-                lease=self._lease if lease is None else lease,
-                results=results,
-                workflow=workflow,
-                settings=settings,
-            )
-            return function
+            self.handlers[action] = Handler(action, function, lease=lease, settings=settings, **options)
+            return Registered(self, action, function)
 
         return register
+
+    def body_of(self, action: str, body: Any) -> str | None:
+        """Return the text of a body, after a look at whether the action takes it."""
+        text = super().body_of(action, body)
+        if handler := self.handlers.get(action):
+            handler.check(text)
+        elif self.handlers and action not in self._unknown:
+            self._unknown.add(action)
+            log.warning('no handler of this app is for the action "%s" (told once)', action)
+        return text
 
     # Performing.
 
@@ -132,21 +180,31 @@ class App(Producer):
         actions: Iterable[str] | None = None,
         until_idle: bool = False,
         grace: Duration = "30 seconds",
+        exit_after: Duration | None = None,
         actor: str | None = None,
     ) -> Worker:
         """Perform tasks until SIGTERM, SIGINT or ``stop``: then claim no more, and give what is in hand its grace.
 
         What has not ended by then is given back without using up a try. A second signal ends at once, the same way.
         ``actions`` are those to perform, all that have a handler if left out. With ``until_idle`` it ends when there is
-        nothing in hand and nothing to own. Returns the worker.
+        nothing in hand and nothing to own. With ``exit_after`` the process ends, with 0, so long after this has
+        returned if a handler still runs: a thread cannot be ended. Returns the worker.
         """
+        after = None if exit_after is None else seconds(exit_after)
         worker = self._worker(concurrency, actions, until_idle, grace, actor)
         try:
             with stopped_by_signals(worker):
                 run_in_new_loop(self._run_worker(worker), self.connections.close_async)
         finally:
             self._forget(worker)
+        if after is not None and worker.left:
+            worker.exit_after(after)
         return worker
+
+    def healthy(self) -> bool:
+        """Tell whether there is a worker in this process, and each one claims tasks and extends their leases."""
+        workers = [worker for reference in list(self._workers) if (worker := reference()) is not None]
+        return bool(workers) and all(worker.healthy() for worker in workers)
 
     def work_async(
         self,
@@ -187,8 +245,8 @@ class App(Producer):
         names = list(self.handlers) if actions is None else list(dict.fromkeys(actions))
         if unknown := [name for name in names if name not in self.handlers]:
             raise ValueError(f"no handler for {', '.join(unknown)}; there are {', '.join(self.handlers) or 'none'}")
-        handlers = [self.handlers[name] for name in names]
-        worker = Worker(self, handlers, concurrency=concurrency, until_idle=until_idle, grace=grace, actor=actor)
+        wanted = None if actions is None else names
+        worker = Worker(self, wanted, concurrency=concurrency, until_idle=until_idle, grace=grace, actor=actor)
         self._workers.append(weakref.ref(worker, self._workers.remove))
         return worker
 
@@ -210,22 +268,3 @@ def _may_run(worker: Worker) -> bool:
         return True
     coroutine = worker.coroutine()
     return coroutine is not None and inspect.getcoroutinestate(coroutine) != inspect.CORO_CLOSED
-
-
-# The arguments of taskq.set_action, and what makes their type known.
-_SETTINGS: dict[str, LiteralString] = {
-    "max_tries": "max_tries => %s::int",
-    "backoff": "backoff => %s::text::jsonb",
-    "max_concurrency": "max_concurrency => %s::int",
-    "rate_limit": "rate_limit => %s::int",
-    "rate_period": "rate_period => %s::text::interval",
-    "retention": "retention => %s::text::interval",
-    "notify": "notify => %s::boolean",
-    "on_timeout": "on_timeout => %s::text",
-    "max_timeouts": "max_timeouts => %s::int",
-    "retention_aborted": "retention_aborted => %s::text::interval",
-    "fair": "fair => %s::boolean",
-    "max_per_group": "max_per_group => %s::int",
-    "expires_in": "expires_in => %s::text::interval",
-    "max_run_time": "max_run_time => %s::text::interval",
-}

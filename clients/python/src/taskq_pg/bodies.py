@@ -74,7 +74,7 @@ def _reads_as_json(text: str) -> bool:
 
 def _plain(value: Any, again: bool = False) -> Any:
     """Turn what ``json`` does not know into what it knows."""
-    if _is_pydantic(type(value)):
+    if is_pydantic(type(value)):
         return value.model_dump(mode="json", round_trip=again)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -178,7 +178,7 @@ def convert(value: Any, annotation: Any, where: str = "the body") -> Any:
         return value
     if annotation is None or annotation is type(None):
         return _require(value is None, value, where, "null", value)
-    if _is_pydantic(annotation):
+    if is_pydantic(annotation):
         return _pydantic(value, annotation, where)
     if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
         return _dataclass(value, annotation, where)
@@ -317,7 +317,8 @@ def _typed_dict(value: Any, annotation: Any, where: str) -> Any:
     return {key: convert(one, kinds.get(key, Any), f"{where}.{key}") for key, one in value.items()}
 
 
-def _is_pydantic(kind: Any) -> bool:
+def is_pydantic(kind: Any) -> bool:
+    """Tell whether it is a model."""
     # A class of pydantic's can only be there if pydantic has been imported.
     pydantic = sys.modules.get("pydantic")
     return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, LiteralString
 
 import psycopg
@@ -14,8 +15,27 @@ from psycopg.types.json import set_json_loads
 Rows = Sequence[Sequence[Any]]
 
 
+@contextmanager
+def mended() -> Iterator[None]:
+    """Add to an error the line that mends it, where one does."""
+    try:
+        yield
+    except psycopg.errors.InvalidSchemaName as error:
+        if '"taskq"' in str(error):
+            error.add_note("in this database: CREATE EXTENSION taskq")
+        raise
+    except psycopg.errors.InsufficientPrivilege as error:
+        error.add_note("SELECT taskq.grant_worker(ROLE); or grant_inserter, grant_producer, grant_operator")
+        raise
+
+
 def execute(connection: Any, query: LiteralString, arguments: Sequence[Any]) -> Rows:
     """Run a statement with ``%s`` in it, and return its rows."""
+    with mended():
+        return _execute(connection, query, arguments)
+
+
+def _execute(connection: Any, query: LiteralString, arguments: Sequence[Any]) -> Rows:
     if isinstance(connection, psycopg.Connection):
         # A cursor of the plainest kind, whatever rows the caller's connection makes.
         with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
@@ -32,11 +52,16 @@ def execute(connection: Any, query: LiteralString, arguments: Sequence[Any]) -> 
         with connection.cursor() as cursor:
             cursor.execute(query, list(arguments))
             return list(cursor.fetchall())
-    raise _unknown(connection, "insert_async" if "Async" in type(connection).__name__ else None)
+    raise _unknown(connection, "insert_async" if "sync" in type(connection).__name__ else None)
 
 
 async def execute_async(connection: Any, query: LiteralString, arguments: Sequence[Any]) -> Rows:
     """Do the same as ``execute`` on a connection of asyncio."""
+    with mended():
+        return await _execute_async(connection, query, arguments)
+
+
+async def _execute_async(connection: Any, query: LiteralString, arguments: Sequence[Any]) -> Rows:
     if isinstance(connection, psycopg.AsyncConnection):
         async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
             set_json_loads(json.loads, cursor)
@@ -51,7 +76,8 @@ async def execute_async(connection: Any, query: LiteralString, arguments: Sequen
         from asgiref.sync import sync_to_async
 
         return list(await sync_to_async(execute, thread_sensitive=True)(connection, query, arguments))
-    raise _unknown(connection, "insert" if isinstance(connection, psycopg.Connection) else None)
+    is_plain = isinstance(connection, psycopg.Connection) or _is_sqlalchemy(connection, "Session", "Connection")
+    raise _unknown(connection, "insert" if is_plain else None)
 
 
 def _sqlalchemy(connection: Any, query: LiteralString, arguments: Sequence[Any]) -> Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, LiteralString
@@ -16,6 +17,7 @@ from .task import Result, Task
 
 if TYPE_CHECKING:
     from .app import App
+    from .handlers import Handler
     from .performance import Performance
 
 log = logging.getLogger("taskq_pg")
@@ -30,8 +32,7 @@ _ACTOR = "CASE WHEN set_config('lock_timeout', %s, true) IS NOT NULL THEN %s END
 # What there is at the other end of a connection. A transaction_timeout, which PostgreSQL has from version 17 on, would
 # end a session that sleeps for longer.
 _ABOUT: LiteralString = """
-    SELECT extract(epoch FROM current_setting('transaction_timeout', true)::interval)::float8,
-           to_regprocedure('taskq.stop_waiting(text)') IS NOT NULL"""
+    SELECT extract(epoch FROM current_setting('transaction_timeout', true)::interval)::float8"""
 # How long one claim sleeps in the server. It holds a snapshot meanwhile, so not for long.
 _SLEEP = 10.0
 _EXTEND = f"""SELECT owned, extract(epoch FROM action_deadline - taskq.clock())::float8
@@ -43,22 +44,35 @@ RESULTS: LiteralString = """SELECT task_id, action, status_code::text, status, r
                               FROM taskq.dependency_results(%s)"""
 STEPS: LiteralString = "SELECT step, result FROM taskq.steps WHERE task_id = %s"
 
+_TRIES: LiteralString = """
+    SELECT t.id, t.state, coalesce(t.max_tries, a.max_tries, nullif(current_setting('taskq.max_tries', true), '')::int),
+           extract(epoch FROM t.not_before - taskq.clock())::float8
+      FROM taskq.tasks AS t LEFT JOIN taskq.actions AS a USING (action) WHERE t.id = ANY (%s::text[])"""
+
 
 class Calls:
     """Statements of one worker. ``patience`` is in seconds: for so long the statement waits for a lock."""
 
-    def __init__(
-        self, app: App, actor: str, actions: list[str], lease: float, *, with_results: bool, with_steps: bool
-    ) -> None:
-        """Build the statements; one claim is for all actions, and has one lease."""
+    def __init__(self, app: App, actor: str, handlers: Iterable[Handler]) -> None:
+        """Build the statements."""
         self._app = app
         self._actor = actor
-        self._claim = [actions, f"{lease} seconds"]
-        self._with_results, self._with_steps = with_results, with_steps
-        steps, argument = ("steps", ", with_steps => true") if with_steps else ("NULL", "")
         self._sleep = _SLEEP
-        self.can_stop = False
-        """Whether the queue has ``stop_waiting``."""
+        self._know(list(handlers))
+
+    def knowing(self, handlers: Iterable[Handler]) -> Calls:
+        """Return the statements for these handlers."""
+        made = copy.copy(self)
+        made._know(list(handlers))
+        return made
+
+    def _know(self, handlers: list[Handler]) -> None:
+        self.actions = [handler.action for handler in handlers]
+        # One claim is for all actions, so it takes the shortest lease; the first heartbeat makes it a task's own.
+        self.lease = min(handler.lease for handler in handlers)
+        self._with_results = any(handler.results for handler in handlers)
+        self._with_steps = any(handler.workflow for handler in handlers)
+        steps, argument = ("steps", ", with_steps => true") if self._with_steps else ("NULL", "")
         # A claim does no more than to pass its rows on: only such a one sees to what is due, schedules for instance.
         self._own: LiteralString = f"""SELECT {_COLUMNS}, {steps}
                           FROM taskq.own_tasks(%s, %s, %s::text[], %s::text::interval,
@@ -69,17 +83,18 @@ class Calls:
 
     def meet(self, connection: psycopg.Connection[Any]) -> None:
         """Look at what a connection leads to."""
-        [[timeout, self.can_stop]] = borrowed.execute(connection, _ABOUT, [])
+        [[timeout]] = borrowed.execute(connection, _ABOUT, [])
         self._sleep = min(_SLEEP, timeout / 2) if timeout else _SLEEP
 
-    def own(self, number: int, *, sleeps: bool) -> Statement:
+    def own(self, number: int, actions: Sequence[str], *, sleeps: bool) -> Statement:
         """Own so many tasks; a claim that sleeps waits for one."""
         wait = f"{self._sleep} seconds" if sleeps else None
-        return self._own, [self._actor, number, *self._claim, wait, self._with_results]
+        return self._own, [self._actor, number, list(actions), f"{self.lease} seconds", wait, self._with_results]
 
     def give(self, returns: str, number: int, patience: float) -> Statement:
         """Return tasks, and own so many others. The last column of a row tells why a return was refused."""
-        return self._give, [_limit(patience), self._actor, returns, number, *self._claim, self._with_results]
+        claim = [number, self.actions, f"{self.lease} seconds", self._with_results]
+        return self._give, [_limit(patience), self._actor, returns, *claim]
 
     def extend(self, performances: Sequence[Performance], lease: float, patience: float) -> Statement:
         """Extend the leases, and tell for each task whether it is still owned, and for how many seconds."""
@@ -96,6 +111,10 @@ class Calls:
             if is_lost(error):
                 raise
             log.info("cancelled tasks are found by heartbeats alone: %s", error)
+
+    def tries(self, ids: Sequence[str]) -> Statement:
+        """Tell of tasks how they go on: state, how many tries there are, seconds until the next."""
+        return _TRIES, [ids]
 
     def stop_waiting(self) -> Statement:
         """End the claims of this worker that sleep."""

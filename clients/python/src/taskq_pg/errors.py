@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
+
 from .durations import Duration, interval
 
 
@@ -65,6 +67,29 @@ class Aborted(TaskqError):
     def __str__(self) -> str:
         """Return the text that becomes the status of the workflow, if the workflow does not catch it."""
         return f"{self.task_id}: {self.status}" if self.status else f"{self.task_id} has aborted"
+
+
+# psycopg raises these by their SQLSTATE, on whatever connection.
+
+
+class AlreadyExists(psycopg.DatabaseError, code="TQ002", name="TaskqAlreadyExists"):
+    """A task with this id exists."""
+
+
+class NotFound(psycopg.DatabaseError, code="TQ003", name="TaskqNotFound"):
+    """There is no such task."""
+
+
+class Cycle(psycopg.DatabaseError, code="TQ004", name="TaskqCycle"):
+    """Dependencies in a circle; the detail shows it."""
+
+
+class WrongState(psycopg.DatabaseError, code="TQ005", name="TaskqWrongState"):
+    """The task's state forbids this."""
+
+
+class Malformed(psycopg.DatabaseError, code="TQ006", name="TaskqMalformed"):
+    """A task with a key that is none, or a value that does not fit."""
 
 
 class Suspend(BaseException):

@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .bodies import read_body
+from .bodies import is_pydantic, read_body
 from .durations import Duration, seconds
 from .errors import BodyError, Reject
 from .task import Task
@@ -28,6 +28,7 @@ class Handler:
         lease: Duration,
         results: bool = False,
         workflow: bool = False,
+        abort_on: type[Exception] | tuple[type[Exception], ...] = (),
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         """Look at the function's arguments; ``settings`` are those of ``taskq.set_action``."""
@@ -38,6 +39,7 @@ class Handler:
             raise ValueError(f'the lease of "{action}" is not positive')
         self.workflow = workflow
         self.results = results or workflow
+        self.abort_on = abort_on
         self.settings = dict(settings or {})
         # What is called decides where it is called, and what a decorator has wrapped, which context it takes.
         self.is_async = _is_async(function)
@@ -58,6 +60,12 @@ class Handler:
                 except BodyError as error:
                     raise Reject(str(error)) from error
         return self.function(*given)
+
+    def check(self, text: str | None) -> None:
+        """Raise ``BodyError`` if the handler takes a model of pydantic, and the body is none."""
+        for kind, annotation in self._plan:
+            if kind == "body" and is_pydantic(annotation):
+                read_body(text, annotation)
 
     def _arguments(self) -> list[tuple[str, Any]]:
         """Tell for each parameter what it gets: the context of a workflow, the task, or the body."""

@@ -65,6 +65,7 @@ class Link:
         self._connections = connections
         self._name = name
         self._connection: psycopg.Connection[Any] | None = None
+        self.answered_at = time.monotonic()
         self._calling = False
         self._heard = False
         self._woken = False
@@ -81,7 +82,9 @@ class Link:
                         set_json_loads(load_or_say, self._connection)
                         self._connection.add_notify_handler(self._hear)
                         self._meet(self._connection)
-                    return self._execute(self._connection, query, arguments)
+                    rows = self._execute(self._connection, query, arguments)
+                    self.answered_at = time.monotonic()
+                    return rows  # noqa: TRY300
                 except Exception as error:
                     if not is_lost(error):
                         raise
@@ -97,7 +100,7 @@ class Link:
     @staticmethod
     def _execute(connection: psycopg.Connection[Any], query: LiteralString, arguments: Sequence[Any]) -> borrowed.Rows:
         # In binary: as text, what a time looks like depends on the DateStyle of the session.
-        with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
+        with borrowed.mended(), psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
             return cursor.execute(query, arguments, binary=True).fetchall()
 
     def rest(self, seconds: float) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import functools
 import inspect
 import json
 import logging
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import psycopg
@@ -23,7 +24,8 @@ from .calls import RESULTS, STEPS
 from .errors import Leave, Lost, Reject, Retry, Suspend
 from .handlers import Handler
 from .link import is_transient
-from .task import Outcome, Result, Task
+from .task import Complete, Result, Task
+from .threads import in_thread
 from .workflow import AsyncContext, Context
 
 log = logging.getLogger("taskq_pg")
@@ -38,6 +40,17 @@ _LONGEST_STATUS = 4000
 
 # Whose handlers run in this process, by database and task.
 _performing: dict[tuple[Any, str], Performance] = {}
+
+
+class TaskLog(logging.LoggerAdapter[logging.Logger]):
+    """Names the task in each line, and in fields for logs that have such."""
+
+    def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Put the task before the message."""
+        assert self.extra is not None  # noqa: S101
+        # Not as an argument: the message has its own.
+        name = f"{self.extra['action']} {self.extra['task_id']}".replace("%", "%%")
+        return f"{name}: {msg}", {**kwargs, "extra": self.extra}
 
 
 class Performance:
@@ -63,6 +76,9 @@ class Performance:
         self.again_at = 0.0
         """When the next such call is made, by time.monotonic()."""
         self.error: BaseException | None = None
+        self.failed: BaseException | None = None
+        """The error, until the log has it."""
+        self.log = TaskLog(log, {"task_id": task.id, "action": task.action, "num_try": task.num_tries})
         self._ended = ended
         self._process = os.getpid()
         self._key = (task.app.connections.source, task.id)
@@ -90,7 +106,7 @@ class Performance:
                     if self._lacks():
                         query, arguments = self.task.app.query, [self.task.id]
                         self._complete_grant(query(RESULTS, arguments), query(STEPS, arguments))
-                    value = self.handler(self.task, self._context())
+                    value = self._around(self._handle)()
                     if inspect.isawaitable(value):
                         value = self._await(value)
                 except BaseException as raised:  # whatever a handler raises ends its task, not the worker
@@ -118,7 +134,7 @@ class Performance:
                 return
             self.lost_at = time.monotonic()
             self.task.lost.set()
-        log.warning("%s: lost, %s", self.task.id, why)
+        self.log.warning("lost, %s", why)
         self.interrupt()
 
     def give_back(self, why: str = _STOPPED, **keys: Any) -> None:
@@ -127,7 +143,7 @@ class Performance:
 
     def give_up(self) -> None:
         """End the performance of a task that is lost, whose handler goes on."""
-        log.error("%s: its handler goes on though the task is lost; another takes its place", self.task.id)
+        self.log.error("its handler goes on though the task is lost; another takes its place")
         self._end(None)
 
     def refused(self, error: psycopg.Error) -> None:
@@ -136,13 +152,13 @@ class Performance:
         told = {} if self.returns is None or is_transient(error) else json.loads(self.returns)
         if "delay_workgroup" in told:
             # A task without a workgroup: what holds for that holds for nothing.
-            log.warning("%s: without delay_workgroup, since %s", self.task.id, text)
+            self.log.warning("without delay_workgroup, since %s", text)
             del told["delay_workgroup"]
             self.returns = self._json(told)
             return
         # A result that the server cannot store, with a \u0000 for one, or too large: the next try would have no other.
         code = "aborted" if (error.sqlstate or "").startswith(("22P", "54")) else "pending"
-        log.error("%s: its return was refused: %s", self.task.id, text)
+        self.log.error("its return was refused: %s", text)
         self.returns = self._json({"status_code": code, "status": printable(f"its return was refused: {text}")})
         self.refusals += 1
 
@@ -192,7 +208,9 @@ class Performance:
                     if self._lacks():
                         query, arguments = self.task.app.query_async, [self.task.id]
                         self._complete_grant(await query(RESULTS, arguments), await query(STEPS, arguments))
-                    value = await self.handler(self.task, self._context())
+                    value = self._around(self._handle)()
+                    if inspect.isawaitable(value):
+                        value = await value
                 except BaseException as raised:
                     error = raised
                 forks.end_child(self._process, error)
@@ -223,6 +241,18 @@ class Performance:
             raise error
         return result
 
+    def _handle(self) -> Any:
+        return self.handler(self.task, self._context())
+
+    def _around(self, perform: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a call with what the program has put around each performance."""
+        for around in reversed(self.task.app.arounds):
+            # A coroutine around a function awaits it in a thread.
+            in_loop = inspect.iscoroutinefunction(around) and not self.handler.is_async
+            inner = functools.partial(in_thread, perform) if in_loop else perform
+            perform = functools.partial(around, self.task, inner)
+        return perform
+
     def _lacks(self) -> bool:
         return self.task.incomplete and self.handler.results
 
@@ -242,9 +272,7 @@ class Performance:
         """Make a return of whatever the handler has returned or raised. This raises nothing."""
         suspended = self.task.suspended
         if suspended is not None and error is not suspended:
-            log.warning(
-                '%s: the wait "%s" was swallowed, by an except: perhaps; it waits', self.task.id, suspended.name
-            )
+            self.log.warning('the wait "%s" was swallowed, by an except: perhaps; it waits', suspended.name)
             error = suspended
         try:
             if error is None and self.task.completed:
@@ -257,24 +285,23 @@ class Performance:
     def _untold(self, error: BaseException | None, problem: BaseException) -> tuple[dict[str, Any], str]:
         text = _text(problem)
         if error is not None:
-            self.error = error
+            self.failed = self.error = error
             outcome = {"status_code": "pending", "status": printable(f"{_name(error)}: cannot be told: {text}")}
         else:
             # The next try would have no other result, unless it is the memory that has run out.
-            self.error = Reject(f"its result is no JSON: {text}")
+            self.failed = self.error = Reject(f"its result is no JSON: {text}")
             self.error.__cause__ = problem
             fits = not isinstance(problem, (TypeError, ValueError, RecursionError))
             outcome = {"status_code": "pending" if fits else "aborted", "status": printable(str(self.error))}
-        log.error("%s: %s", self.task.id, outcome["status"])
         return outcome, self._json(outcome)
 
     def _without_trace(self, text: str | None, problem: BaseException) -> str | None:
-        log.error("%s: its trace has failed: %s: %s", self.task.id, _name(problem), _text(problem))
+        self.log.error("its trace has failed: %s: %s", _name(problem), _text(problem))
         return self._tell(None, problem)[1] if text is None and self.error is None else text
 
     @staticmethod
     def _completed(value: Any) -> dict[str, Any]:
-        return value.returns() if isinstance(value, Outcome) else {"status_code": "completed", "result": value}
+        return value.returns() if isinstance(value, Complete) else {"status_code": "completed", "result": value}
 
     def _raised(self, error: BaseException) -> dict[str, Any] | None:
         task = self.task
@@ -282,26 +309,42 @@ class Performance:
         if isinstance(error, Suspend):
             return {"status_code": "pending", **error.returns}
         if isinstance(error, (Leave, Lost)) or task.lost.is_set():
-            log.info("%s: %s", task.id, text or "left to the holder of its token")
+            self.log.info("%s", text or "left to the holder of its token")
             return None
-        self.error = error
+        if isinstance(error, asyncio.CancelledError) and task.stopping.is_set():
+            return {**_GIVEN_BACK, "status": _STOPPED}
+        self.failed = self.error = error
         if isinstance(error, Reject):
-            log.warning("%s: rejected: %s", task.id, text)
             return {"status_code": "aborted", "status": text}
         if isinstance(error, Retry):
-            log.info("%s: to be tried again: %s", task.id, text)
             outcome: dict[str, Any] = {"status_code": "pending", "status": text, "count_try": error.count_try}
             if error.after is not None:
                 outcome["retry_after"] = error.after
             if error.delay_workgroup is not None:
                 outcome["delay_workgroup"] = error.delay_workgroup
             return outcome
-        if isinstance(error, asyncio.CancelledError) and task.stopping.is_set():
-            return {**_GIVEN_BACK, "status": _STOPPED}
-        log.error("%s: failed on try %d", task.id, task.num_tries, exc_info=error)
         # When it is tried again is the queue's business: the back-off of the task, of its action, or of all.
+        code = "aborted" if isinstance(error, self.handler.abort_on) else "pending"
         name = _name(error)
-        return {"status_code": "pending", "status": printable(f"{name}: {text}" if text else name)}
+        return {"status_code": code, "status": printable(f"{name}: {text}" if text else name)}
+
+    def tell_of_try(self, row: Sequence[Any] | None) -> None:
+        """Log how the try has ended, of which the queue has this to say: state, number of tries, until the next."""
+        state, most, delay = row or (None, None, None)
+        error, self.failed = self.failed, None
+        if error is None:
+            self.log.debug("try %d has ended", self.task.num_tries)
+            return
+        tries = f"{self.task.num_tries} of {most}" if most is not None and most > 0 else str(self.task.num_tries)
+        if state == "aborted":
+            decided = isinstance(error, (Reject, self.handler.abort_on))
+            end = "it aborts" if decided else "it was the last"
+        else:
+            end = f"the next is in {delay:.0f} seconds" if delay is not None and delay > 0 else "the next is due"
+        # Of what the handler says by intention no stack is told.
+        trace = None if isinstance(error, (Reject, Retry)) and error.__cause__ is None else error
+        level = logging.ERROR if state == "aborted" else logging.WARNING
+        self.log.log(level, "try %s has failed, %s: %s", tries, end, _text(error) or _name(error), exc_info=trace)
 
     def _json(self, outcome: dict[str, Any]) -> str:
         return bounded(dumps({"task_id": self.task.id, "token": self.task.token, **outcome}))

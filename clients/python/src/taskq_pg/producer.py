@@ -10,21 +10,25 @@ from . import borrowed, tracing
 from .bodies import body_text, dumps
 from .connections import Connect, ConnectAsync, Connections
 from .durations import Duration, interval
+from .handles import Handle
 from .keys import SharedKeys, TaskKeys, plain
-from .task import Result, task_array
+from .operate import Operator
+from .task import Result
 from .threads import in_thread
 from .waits import Waits
 
+# A name, or what a decorator has returned, whose text is its name.
+Action = Any
 OnConflict = Literal["error", "skip"]
 IfMissing = Literal["error", "ignore"]
 
-_INSERT_ONE = """SELECT task_id FROM taskq.insert_tasks_report(%s::text::jsonb, on_conflict => %s, if_missing => %s)"""
-_INSERT = "SELECT taskq.insert_tasks(%s::text::jsonb, on_conflict => %s, if_missing => %s)"
+_INSERT: LiteralString = """SELECT task_id, outcome <> 'skipped'
+                              FROM taskq.insert_tasks_report(%s::text::jsonb, on_conflict => %s, if_missing => %s)"""
 _SIGNAL = """SELECT taskq.signal(%s, result => %s::text::jsonb, status => %s, action => %s,
                                  retention => %s::text::interval)"""
 
 
-class Producer:
+class Producer(Operator):
     """A queue, and the connections to it."""
 
     def __init__(self, connect: str | Connect, connect_async: ConnectAsync | None, max_connections: int) -> None:
@@ -36,40 +40,39 @@ class Producer:
 
     def insert(
         self,
-        action: str,
+        action: Action,
         body: Any = None,
         *,
         connection: Any = None,
         on_conflict: OnConflict = "error",
         if_missing: IfMissing = "error",
         **keys: Unpack[TaskKeys],
-    ) -> str:
+    ) -> Handle:
         """Insert a task, in the transaction of ``connection`` if there is one, else committed at once.
 
-        Returns the id of the task that does the work: with ``on_conflict="skip"`` and with ``unique_by`` that may be
-        one which was there.
+        ``action`` is a name, or what a decorator has returned. The handle is the id of the task that does the work:
+        with ``on_conflict="skip"`` and with ``unique_by`` that may be one which was there.
         """
-        tasks = self._alike(action, [body], keys)
-        return str(self._run(connection, _INSERT_ONE, [dumps(tasks), on_conflict, if_missing])[0][0])
+        rows = self._run(connection, _INSERT, [self._alike(action, [body], keys), on_conflict, if_missing])
+        return self._handles(rows)[0]
 
     async def insert_async(
         self,
-        action: str,
+        action: Action,
         body: Any = None,
         *,
         connection: Any = None,
         on_conflict: OnConflict = "error",
         if_missing: IfMissing = "error",
         **keys: Unpack[TaskKeys],
-    ) -> str:
+    ) -> Handle:
         """Do what ``insert`` does, on a connection of asyncio."""
-        tasks = self._alike(action, [body], keys)
-        rows = await self._run_async(connection, _INSERT_ONE, [dumps(tasks), on_conflict, if_missing])
-        return str(rows[0][0])
+        rows = await self._run_async(connection, _INSERT, [self._alike(action, [body], keys), on_conflict, if_missing])
+        return self._handles(rows)[0]
 
     def insert_many(
         self,
-        action: str,
+        action: Action,
         bodies: Iterable[Any],
         *,
         ids: Sequence[str | None] | None = None,
@@ -77,14 +80,14 @@ class Producer:
         on_conflict: OnConflict = "error",
         if_missing: IfMissing = "error",
         **keys: Unpack[SharedKeys],
-    ) -> list[str]:
-        """Insert a task for each body, all or none; returns the ids of those inserted, in order."""
-        tasks = self._alike(action, bodies, keys, ids)
-        return _ids(self._run(connection, _INSERT, [dumps(tasks), on_conflict, if_missing]))
+    ) -> list[Handle]:
+        """Insert a task for each body, all or none; returns a handle for each, in order."""
+        rows = self._run(connection, _INSERT, [self._alike(action, bodies, keys, ids), on_conflict, if_missing])
+        return self._handles(rows)
 
     async def insert_many_async(
         self,
-        action: str,
+        action: Action,
         bodies: Iterable[Any],
         *,
         ids: Sequence[str | None] | None = None,
@@ -92,10 +95,12 @@ class Producer:
         on_conflict: OnConflict = "error",
         if_missing: IfMissing = "error",
         **keys: Unpack[SharedKeys],
-    ) -> list[str]:
+    ) -> list[Handle]:
         """Do what ``insert_many`` does, on a connection of asyncio."""
-        tasks = self._alike(action, bodies, keys, ids)
-        return _ids(await self._run_async(connection, _INSERT, [dumps(tasks), on_conflict, if_missing]))
+        rows = await self._run_async(
+            connection, _INSERT, [self._alike(action, bodies, keys, ids), on_conflict, if_missing]
+        )
+        return self._handles(rows)
 
     def insert_tasks(
         self,
@@ -104,9 +109,10 @@ class Producer:
         connection: Any = None,
         on_conflict: OnConflict = "error",
         if_missing: IfMissing = "error",
-    ) -> list[str]:
-        """Insert tasks, each a dict of its keys, all or none; returns the ids of those inserted, in order."""
-        return _ids(self._run(connection, _INSERT, [dumps(self._each(tasks)), on_conflict, if_missing]))
+    ) -> list[Handle]:
+        """Insert tasks, each a dict of its keys, all or none; returns a handle for each, in order."""
+        rows = self._run(connection, _INSERT, [self._each(tasks), on_conflict, if_missing])
+        return self._handles(rows)
 
     async def insert_tasks_async(
         self,
@@ -115,24 +121,39 @@ class Producer:
         connection: Any = None,
         on_conflict: OnConflict = "error",
         if_missing: IfMissing = "error",
-    ) -> list[str]:
+    ) -> list[Handle]:
         """Do what ``insert_tasks`` does, on a connection of asyncio."""
-        return _ids(await self._run_async(connection, _INSERT, [dumps(self._each(tasks)), on_conflict, if_missing]))
+        rows = await self._run_async(connection, _INSERT, [self._each(tasks), on_conflict, if_missing])
+        return self._handles(rows)
 
-    @staticmethod
     def _alike(
-        action: str, bodies: Iterable[Any], keys: Mapping[str, Any], ids: Sequence[str | None] | None = None
-    ) -> list[dict[str, Any]]:
-        shared = {**plain(keys), "action": action, "metadata": tracing.inject(keys.get("metadata"))}
-        tasks = [{**shared, "body": body_text(body)} for body in bodies]
+        self, action: Action, bodies: Iterable[Any], keys: Mapping[str, Any], ids: Sequence[str | None] | None = None
+    ) -> str:
+        name = str(action)
+        shared = {**plain(keys), "action": name, "metadata": tracing.inject(keys.get("metadata"))}
+        tasks = [{**shared, "body": self.body_of(name, body)} for body in bodies]
         if ids is not None:
             for task, task_id in zip(tasks, ids, strict=True):
                 task["id"] = task_id
-        return tasks
+        return dumps(tasks)
 
-    @staticmethod
-    def _each(tasks: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        return [task | {"metadata": tracing.inject(task.get("metadata"))} for task in task_array(list(tasks))]
+    def _each(self, tasks: Iterable[Mapping[str, Any]]) -> str:
+        made = []
+        for task in tasks:
+            keys = {key: value for key, value in plain(task).items() if key != "body"}
+            if "action" in keys:
+                keys["action"] = str(keys["action"])
+            if "body" in task:
+                keys["body"] = self.body_of(keys.get("action", ""), task["body"])
+            made.append(keys | {"metadata": tracing.inject(task.get("metadata"))})
+        return dumps(made)
+
+    def body_of(self, action: str, body: Any) -> str | None:
+        """Return the text of a body, after a look at whether the action takes it."""
+        return body_text(body)
+
+    def _handles(self, rows: borrowed.Rows) -> list[Handle]:
+        return [Handle(task_id, self, inserted) for task_id, inserted in rows]
 
     # Signals and results.
 
@@ -225,7 +246,3 @@ class Producer:
         if connection is None:
             return await self.query_async(query, arguments)
         return await borrowed.execute_async(connection, query, arguments)
-
-
-def _ids(rows: borrowed.Rows) -> list[str]:
-    return [row[0] for row in rows]

@@ -6,6 +6,7 @@ import logging
 import random
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import psycopg
 
@@ -33,7 +34,7 @@ class Returns:
     def __init__(self, link: Link, calls: Calls) -> None:
         """Make no call yet."""
         self._link = link
-        self._calls = calls
+        self.calls = calls
         # Told, not asked for: a cycle of references would keep a worker that was dropped.
         self.is_stopping = False
         self.is_late = False
@@ -53,11 +54,11 @@ class Returns:
         returns = [performance.returns for performance in group if performance.returns is not None]
         if not returns and not number:
             return []
-        patience = _PATIENCE
+        patience, calls = _PATIENCE, self.calls
         if group[0].failures:
             patience = min(_PATIENCE_ALONE * group[0].failures, _LONGEST_PATIENCE_ALONE)
         try:
-            rows = self._link.call(*self._calls.give(f"[{','.join(returns)}]", number, patience))
+            rows = self._link.call(*calls.give(f"[{','.join(returns)}]", number, patience))
         except psycopg.Error as error:
             if (error.sqlstate or "08")[:2] == "08":
                 raise
@@ -73,12 +74,25 @@ class Returns:
             if self._failed(group[0], error):
                 again.append(group[0])
             return []
+        self._tell([performance for performance in group if not performance.again_at])
         completed = {performance.task.id for performance in group if performance.task.completed}
         for task_id, sqlstate in ((row[0], row[-1]) for row in rows if row[-1] is not None):
             # Cancelled, deleted, taken over, or returned by us and only the answer was lost.
             if task_id not in completed:
                 log.info("%s: dropped, it is not held any more (%s)", task_id, sqlstate)
-        return self._calls.tasks(row for row in rows if row[-1] is None)
+        return calls.tasks(row for row in rows if row[-1] is None)
+
+    def _tell(self, group: Sequence[Performance]) -> None:
+        """Log how tries have ended; of those that have failed the queue tells when the next is."""
+        failed = [performance.task.id for performance in group if performance.failed is not None]
+        rows: dict[str, Sequence[Any]] = {}
+        if failed:
+            try:
+                rows = {row[0]: row[1:] for row in self._link.call(*self.calls.tries(failed))}
+            except (psycopg.Error, OSError) as error:
+                log.info("not told when the next tries are: %s", error)
+        for performance in group:
+            performance.tell_of_try(rows.get(performance.task.id))
 
     def _failed(self, performance: Performance, error: psycopg.Error) -> bool:
         """Tell whether the return is to be tried again, which may be another one by then."""

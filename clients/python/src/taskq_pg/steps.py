@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
 import psycopg
 
 from . import borrowed, tracing
-from .bodies import body_text, bounded, convert, dumps, dumps_again, unalias
+from .bodies import bounded, convert, dumps, dumps_again, unalias
 from .durations import Duration, interval
 from .errors import Aborted, Lost, Suspend, TimedOut
 from .keys import SharedKeys, plain
@@ -168,7 +168,7 @@ class Steps:
     def _map(
         self,
         name: str,
-        action: str,
+        action: Any,
         bodies: Iterable[Any],
         return_aborted: bool,
         timeout: Duration | None,
@@ -176,8 +176,8 @@ class Steps:
     ) -> Calls[list[Any]]:
         name, inserted = self._use(name), self._use(f"{name}:tasks")
         if name not in self._steps and inserted not in self._steps:
-            texts = [body_text(body) for body in bodies]
-            shared = {**plain(keys), "action": action, "metadata": tracing.inject(keys.get("metadata"))}
+            texts = [self.task.app.body_of(str(action), body) for body in bodies]
+            shared = {**plain(keys), "action": str(action), "metadata": tracing.inject(keys.get("metadata"))}
             self._steps[inserted] = yield from self._insert(name, inserted, shared, texts)
         # Those that were inserted, whatever the code asks for by now.
         ended = yield from self._wait(name, self._steps.get(inserted) or [], timeout)

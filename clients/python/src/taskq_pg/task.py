@@ -42,7 +42,7 @@ class Result:
 
 
 @dataclass
-class Outcome:
+class Complete:
     """What a handler may return instead of a plain result: the result, and what else its return tells the queue.
 
     ``children`` are tasks, as ``App.insert_tasks`` takes them, inserted in the transaction that completes this one;

@@ -15,7 +15,6 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -26,26 +25,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
 from .app import App
-from .bodies import read_body
 from .connections import Connections
 from .durations import Duration, interval
 from .errors import BodyError, Reject, Retry
+from .operate import Stored
 from .worker import Worker
-
-
-@dataclass(frozen=True)
-class Inserted:
-    """A task that is in the queue, as the view ``taskq.tasks`` shows it."""
-
-    id: str
-    action: str
-    body: Any
-    state: str
-    status: str | None
-    num_tries: int
-    result: Any
-    row: dict[str, Any]
-    """All columns of the view."""
 
 
 def drain(app: App, *, concurrency: int = 1, actions: list[str] | None = None) -> None:
@@ -61,7 +45,7 @@ async def drain_async(app: App, *, concurrency: int = 1, actions: list[str] | No
     _raise(await app.work_async(concurrency=concurrency, actions=actions, until_idle=True))
 
 
-def inserted(app: App, action: str | None = None, **columns: Any) -> list[Inserted]:
+def inserted(app: App, action: str | None = None, **columns: Any) -> list[Stored]:
     """Return the tasks of this action with these values in columns of ``taskq.tasks``, in the order of insertion."""
     wanted = {**({} if action is None else {"action": action}), **columns}
     with app.connections.use() as connection, connection.cursor(row_factory=dict_row) as cursor:
@@ -72,8 +56,7 @@ def inserted(app: App, action: str | None = None, **columns: Any) -> list[Insert
             sql.SQL("AND ") + conditions if wanted else sql.SQL("")
         )
         rows = cursor.execute(query, list(wanted.values())).fetchall()
-    names = ("id", "action", "state", "status", "num_tries", "result")
-    return [Inserted(**{name: row[name] for name in names}, body=read_body(row["body"]), row=row) for row in rows]
+    return [Stored.read(row) for row in rows]
 
 
 def travel(app: App, duration: Duration) -> datetime:

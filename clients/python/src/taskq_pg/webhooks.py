@@ -34,7 +34,7 @@ from .bodies import dumps, read_body, read_json
 from .connections import Connect
 from .durations import Duration, seconds
 from .errors import Leave, Reject, Retry
-from .task import Outcome, Task
+from .task import Complete, Task
 
 _VISIBLE = "".join(map(chr, range(0x21, 0x7F)))
 _ANSWER: dict[str, Any] = {
@@ -79,7 +79,7 @@ def dispatcher(
         headers["Authorization"] = authorization
     client = httpx.AsyncClient(timeout=limit, follow_redirects=False, transport=transport)
 
-    async def post(task: Task) -> Outcome:
+    async def post(task: Task) -> Complete:
         content = dumps(_request(task, with_token)).encode()
         sent = headers | _headers(task) | (_signature(task, content, key) if key else {})
         target = url + quote(task.action, safe="")
@@ -166,7 +166,7 @@ async def _read(answer: httpx.Response) -> bytes:
     return content
 
 
-def _outcome(answer: httpx.Response, content: bytes, delays_workgroup: bool) -> Outcome:
+def _outcome(answer: httpx.Response, content: bytes, delays_workgroup: bool) -> Complete:
     code = answer.status_code
     if code == 202:
         raise Leave("accepted, to be returned later")
@@ -189,17 +189,17 @@ def _excerpt(answer: httpx.Response, content: bytes) -> str:
     return content[: 4 * _EXCERPT].decode(errors="replace")[:_EXCERPT]
 
 
-def _completed(content: bytes) -> Outcome:
+def _completed(content: bytes) -> Complete:
     """Make the best of an answer: the work is done, and another try would do it again."""
     try:
         value = read_json(content)
         # What JSON of others can say and that of the queue cannot, a number beyond all floats for one.
         dumps(value)
     except (ValueError, RecursionError):
-        return Outcome()
+        return Complete()
     if not isinstance(value, dict) or not all(_fits(name, one) for name, one in value.items()):
-        return Outcome(value)
-    return Outcome(**{"children": [], **{name: one for name, one in value.items() if one is not None}})
+        return Complete(value)
+    return Complete(**{"children": [], **{name: one for name, one in value.items() if one is not None}})
 
 
 def _fits(name: str, value: Any) -> bool:

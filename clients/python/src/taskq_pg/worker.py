@@ -18,11 +18,13 @@ import collections
 import contextlib
 import contextvars
 import functools
+import inspect
 import itertools
 import logging
 import os
 import queue
 import socket
+import sys
 import threading
 import time
 import weakref
@@ -33,8 +35,7 @@ import psycopg
 
 from .calls import Calls
 from .durations import Duration, seconds
-from .handlers import Handler
-from .link import Link, delays, is_transient
+from .link import Link, Meet, delays, is_transient
 from .performance import Performance
 from .returns import Returns
 from .task import Task
@@ -56,6 +57,10 @@ _PATIENCE = 1.0
 # left: the next heartbeat, a third of the lease later, sets right what was taken for the end of a try, and tells the
 # end of one that was not.
 _SHORTER = 0.9
+# For so many seconds no task is asked for of an action whose tasks cannot be sent.
+_UNSENDABLE = 30.0
+# A worker with room that has had no answer to a claim for so many seconds is not well.
+_LONGEST_SILENCE = 30.0
 # A task whose handler of an earlier try still runs here is not granted again before that.
 _STILL_RUNS = "1 second"
 
@@ -66,15 +71,16 @@ class Worker:
     def __init__(
         self,
         app: App,
-        handlers: Iterable[Handler],
+        actions: Sequence[str] | None = None,
         *,
         concurrency: int = 10,
         until_idle: bool = False,
         grace: Duration = "30 seconds",
         actor: str | None = None,
     ) -> None:
-        """Connect nothing yet."""
-        self._handlers = {handler.action: handler for handler in handlers}
+        """Connect nothing yet. Without ``actions`` it asks for all that have a handler, by then."""
+        self._takes_all = actions is None
+        self._handlers = {name: app.handlers[name] for name in (app.handlers if actions is None else actions)}
         if not self._handlers:
             raise ValueError("the worker has no handler: register one with @app.task")
         if concurrency < 1:
@@ -84,13 +90,11 @@ class Worker:
         self._until_idle = until_idle
         self._grace = seconds(grace)
         self._actor = actor or f"{socket.gethostname()}:{os.getpid()}"
-        self._actions = list(self._handlers)
-        # One claim is for all actions, so it takes the shortest lease; the first heartbeat makes it a task's own.
-        self._lease = min(handler.lease for handler in self._handlers.values())
-        results = any(handler.results for handler in self._handlers.values())
-        steps = any(handler.workflow for handler in self._handlers.values())
-        self._calls = Calls(app, self._actor, self._actions, self._lease, with_results=results, with_steps=steps)
-        meet = {"claims": self._calls.meet, "heartbeats": self._calls.listen}
+        self._calls = Calls(app, self._actor, self._handlers.values())
+        meet: dict[str, Meet] = {
+            "claims": lambda connection: self._calls.meet(connection),
+            "heartbeats": lambda connection: self._calls.listen(connection),
+        }
         self._links = {
             name: Link(app.connections, f"taskq {name}", meet.get(name))
             for name in ("claims", "returns", "heartbeats", "stop")
@@ -117,18 +121,25 @@ class Worker:
         self._failure: BaseException | None = None
         self._commands: queue.SimpleQueue[bool | None] = queue.SimpleQueue()  # to stop; to end; None: look again
         self._given_up: list[Performance] = []
+        self._unsendable: dict[str, float] = {}  # until when no task of an action is asked for
         self.coroutine: weakref.ref[Coroutine[Any, Any, Worker]] | None = None
         """What runs the worker, if the program has a loop of its own."""
         self.unblock: Callable[[], None] = lambda: None
         """Called again and again while a handler blocks the loop though the worker has ended."""
-        self.left = 0
-        """How many handlers still ran when the worker ended, their tasks given back: a thread cannot be ended."""
+        self._late: list[Performance] = []
         self.errors: collections.deque[BaseException] = collections.deque(maxlen=1000)
         """What handlers have raised, the latest thousand, if the worker ends when it is idle."""
 
     async def run(self) -> None:
         """Work until stopped; if this is cancelled, stop and wait for the end of that."""
         self._context = contextvars.copy_context()
+        await _call(self._app.starts)
+        try:
+            await self._work()
+        finally:
+            await _call(self._app.stops)
+
+    async def _work(self) -> None:
         loop = self._loop = asyncio.get_running_loop()
         over, finished = loop.create_future(), threading.Event()
 
@@ -169,10 +180,39 @@ class Worker:
         """
         self._commands.put(True)
 
+    @property
+    def left(self) -> int:
+        """How many handlers still run though the worker has ended, their tasks given back: a thread cannot be ended."""
+        return sum(performance.running for performance in [*self._late, *self._given_up])
+
+    def exit_after(self, delay: float) -> None:
+        """End the process with 0 after so many seconds, if a handler still runs then; does not wait for that."""
+
+        def leave() -> None:
+            time.sleep(delay)
+            if self.left:
+                log.warning("%d handlers still run: the process ends", self.left)
+                for stream in (sys.stdout, sys.stderr):
+                    with contextlib.suppress(Exception):
+                        stream.flush()
+                os._exit(0)
+
+        threading.Thread(target=leave, name="taskq exit", daemon=True).start()
+
+    def healthy(self) -> bool:
+        """Tell whether it has claimed of late, or has no room, and the leases of what it has in hand are extended."""
+        now = time.monotonic()
+        with self._changed:
+            held = [p for p in self._hand if not (p.over or p.task.lost.is_set() or p.task.completed)]
+            has_room = len(self._hand) < self._concurrency and not self._stopping
+            extended = all(now - max(p.extended_at, p.granted_at) < self._calls.lease for p in held)
+        claimed = now - self._links["claims"].answered_at < _LONGEST_SILENCE
+        return not self._broken and self._failure is None and extended and (claimed or not has_room)
+
     # The engine, and its threads.
 
     def _run(self) -> None:
-        log.info("%s works on %s, %d at once", self._actor, ", ".join(self._actions), self._concurrency)
+        log.info("%s works on %s, %d at once", self._actor, ", ".join(self._calls.actions), self._concurrency)
         threads = {name: self._thread(name, loop) for name, loop in (
             ("commands", self._obey), ("claims", self._claim), ("returns", self._return), ("heartbeats", self._beat)
         )}  # fmt: skip
@@ -267,6 +307,8 @@ class Worker:
     def _claim(self) -> None:
         self._set_up()
         while True:
+            if self._takes_all and len(self._app.handlers) != len(self._handlers):
+                self._take_all()
             with self._claimable:
                 self._claimable.wait_for(lambda: self._stopping or len(self._hand) < self._concurrency)
                 if self._stopping:
@@ -283,6 +325,14 @@ class Worker:
                     # Nothing was in hand, and there was nothing to own.
                     self._stop()
                 self._await_change(changes)
+
+    def _take_all(self) -> None:
+        """Ask for what was registered since the last claim, too."""
+        with self._changed:
+            self._handlers = dict(self._app.handlers)
+            self._returns.calls = self._calls = self._calls.knowing(self._handlers.values())
+        log.info("%s works on %s", self._actor, ", ".join(self._calls.actions))
+        self._set_up()
 
     def _await_change(self, changes: int) -> None:
         self._claimable.wait_for(lambda: self._stopping or changes != self._changes)
@@ -307,21 +357,48 @@ class Worker:
                 self._claimable.wait_for(lambda: self._stopping, delay)
 
     def _own(self, number: int) -> list[Task]:
-        link = self._links["claims"]
+        link, calls = self._links["claims"], self._calls
+        actions = self._sendable(calls.actions)
         for delay in delays():
             try:
-                return self._calls.tasks(link.call(*self._calls.own(number, sleeps=not self._until_idle)))
+                return calls.tasks(link.call(*calls.own(number, actions, sleeps=not self._until_idle)))
             except psycopg.Error as error:
-                # Cancelled by stop(), or a sleep by a statement_timeout: nothing was granted. A claim that does not
-                # sleep has not seen then whether there is nothing.
+                # Ended by stop(), or a sleep by a statement_timeout: nothing was granted. A claim that does not sleep
+                # has not seen then whether there is nothing.
                 if self._stopping or (isinstance(error, psycopg.errors.QueryCanceled) and not self._until_idle):
                     return []
+                if error.sqlstate in ("54000", "XX000"):
+                    # What comes to too much for one answer. Fewer may not, and else some actions have none such.
+                    if number == 1:
+                        return self._own_each(link, calls, actions)
+                    number = 1
+                    continue
                 if not is_transient(error):
                     raise
                 log.warning("no claim, again in %.1f s: %s", delay, error)
             with self._claimable:
                 self._claimable.wait_for(lambda: self._stopping, delay)
         raise AssertionError  # delays() has no end
+
+    def _own_each(self, link: Link, calls: Calls, actions: Sequence[str]) -> list[Task]:
+        """Own a task of one action, and leave out for a while those whose tasks cannot be sent."""
+        for action in actions:
+            try:
+                tasks = calls.tasks(link.call(*calls.own(1, [action], sleeps=False)))
+            except psycopg.Error as error:
+                if error.sqlstate not in ("54000", "XX000"):
+                    raise
+                log.error('a task of "%s" cannot be sent, it is left out for a while: %s', action, error)
+                self._unsendable[action] = time.monotonic() + _UNSENDABLE
+            else:
+                if tasks:
+                    return tasks
+        return []
+
+    def _sendable(self, actions: Sequence[str]) -> Sequence[str]:
+        now = time.monotonic()
+        self._unsendable = {action: until for action, until in self._unsendable.items() if until > now}
+        return [action for action in actions if action not in self._unsendable]
 
     def _end_claims(self, thread: threading.Thread) -> None:
         link = self._links["claims"]
@@ -344,22 +421,19 @@ class Worker:
         """End the claim that sleeps. It may come too early: repeat it until the claim is over."""
         stop = self._links["stop"]
         stop.give_up_at = 0
-        if self._calls.can_stop:
-            try:
-                stop.call(*self._calls.stop_waiting())
-            except (psycopg.Error, OSError) as error:
-                log.info("could not stop the claim: %s", error)
-            else:
-                return
-        self._links["claims"].cancel()
+        try:
+            stop.call(*self._calls.stop_waiting())
+        except (psycopg.Error, OSError) as error:
+            log.info("could not end the claim: %s", error)
+            self._links["claims"].cancel()
 
     def _begin(self, tasks: Iterable[Task]) -> None:
         for task in tasks:
             assert self._loop is not None  # noqa: S101
             performance = Performance(task, self._handlers[task.action], self._on_end, self._loop)
-            if performance.handler.lease > self._lease:
+            if performance.handler.lease > self._calls.lease:
                 performance.extended_at = float("-inf")
-            self._ends_in(performance, task.seconds_left, self._lease)
+            self._ends_in(performance, task.seconds_left, self._calls.lease)
             self._hand.add(performance)
             self._changes += 1
             if self._stopping:
@@ -418,9 +492,9 @@ class Worker:
     # Heartbeats.
 
     def _beat(self) -> None:
-        every = self._lease / 3
-        beats_at = time.monotonic() + every
+        beats_at = time.monotonic() + self._calls.lease / 3
         while not self._closing.is_set():
+            every = self._calls.lease / 3
             is_told = self._links["heartbeats"].rest(beats_at - time.monotonic())
             with self._changed:
                 held = [performance for performance in self._hand if not performance.task.lost.is_set()]
@@ -470,7 +544,7 @@ class Worker:
             time.sleep(0.01)
         for performance in late:
             performance.give_back()
-        self.left = sum(performance.running for performance in [*late, *self._given_up])
+        self._late = late
         given_back = time.monotonic()
         self._links["returns"].give_up_at = given_back + _LAST_RETURNS / 2
         with self._returnable:
@@ -484,6 +558,13 @@ class Worker:
             self._changed.wait_for(lambda: not self._hand or self._broken, left)
             if self._hand:
                 log.error("%d tasks could not be returned, and are left to their leases", len(self._hand))
+
+
+async def _call(hooks: Iterable[Callable[[], Any]]) -> None:
+    for hook in hooks:
+        made = hook()
+        if inspect.isawaitable(made):
+            await made
 
 
 def _beats_with(performance: Performance) -> tuple[float, bool]:

@@ -22,6 +22,7 @@ from .durations import Duration
 from .errors import Lost
 from .keys import SharedKeys
 from .link import delays
+from .producer import Action
 from .steps import Calls, Statement, Steps, read
 from .threads import in_thread
 
@@ -82,7 +83,7 @@ class Context(Steps):
     def map(
         self,
         name: str,
-        action: str,
+        action: Action,
         bodies: Iterable[Any],
         *,
         return_aborted: bool = False,
@@ -96,7 +97,7 @@ class Context(Steps):
         """
         return self._drive(self._map(name, action, bodies, return_aborted, timeout, keys))
 
-    def call(self, name: str, action: str, body: Any = None, **keys: Unpack[SharedKeys]) -> Any:
+    def call(self, name: str, action: Action, body: Any = None, **keys: Unpack[SharedKeys]) -> Any:
         """Insert one task, suspend until it has ended, and return its result; raises ``Aborted`` if it aborts."""
         return self._drive(self._map(name, action, [body], False, None, keys))[0]
 
@@ -199,7 +200,7 @@ class AsyncContext(Steps):
     async def map(
         self,
         name: str,
-        action: str,
+        action: Action,
         bodies: Iterable[Any],
         *,
         return_aborted: bool = False,
@@ -209,7 +210,7 @@ class AsyncContext(Steps):
         """Insert a task for each body and suspend until all have ended; see ``Context.map``."""
         return await self._drive(self._map(name, action, bodies, return_aborted, timeout, keys))
 
-    async def call(self, name: str, action: str, body: Any = None, **keys: Unpack[SharedKeys]) -> Any:
+    async def call(self, name: str, action: Action, body: Any = None, **keys: Unpack[SharedKeys]) -> Any:
         """Insert one task and suspend until it has ended; see ``Context.call``."""
         return (await self._drive(self._map(name, action, [body], False, None, keys)))[0]
 

@@ -11,6 +11,7 @@ queue of Django's is an action of taskq, ``django.default`` for instance. What m
 * ``database``: an alias, ``"default"`` if left out;
 * ``lease``: ``"1 minute"`` if left out;
 * ``prefix`` of the actions: ``"django."`` if left out;
+* ``modules``: where tasks are besides the modules ``tasks`` of INSTALLED_APPS;
 * ``insert``: keys that every task is inserted with, such as ``{"max_tries": 3}``.
 """
 
@@ -22,6 +23,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from django.apps import apps
 from django.db import close_old_connections, connections
 from django.utils.module_loading import import_string
 
@@ -54,7 +56,7 @@ _STATUS = {
     "aborted": TaskResultStatus.FAILED,
 }
 _FIND = """SELECT body, priority, not_before, status_code::text, result, inserted_at, settled_at, action
-             FROM taskq.tasks WHERE id = %s AND action LIKE %s || '%%'"""
+             FROM taskq.tasks WHERE id = %s AND starts_with(action, %s)"""
 _ATTEMPTS = """SELECT actor_id, started_at, outcome, status
                   FROM taskq.attempts WHERE task_id = %s ORDER BY started_at"""
 
@@ -81,6 +83,7 @@ class TaskqBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no type
     def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:
         """Insert a task, in the transaction of Django's connection."""
         self.validate_task(task)
+        self._find(task.module_path)
         result = _result(task, "", TaskResultStatus.READY, list(args), dict(kwargs), self.alias)
         keys: dict[str, Any] = {"priority": task.priority, **self._keys}
         if task.run_after is not None:
@@ -106,7 +109,11 @@ class TaskqBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no type
             attempts = cursor.fetchall()
         text, priority, run_after, code, value, inserted_at, settled_at, action = row
         body = json.loads(text)
-        task = import_string(body["task"]).using(
+        try:
+            task = self._find(body["task"])
+        except (Reject, ImportError) as error:
+            raise TaskResultDoesNotExist(result_id) from error
+        task = task.using(
             priority=priority, queue_name=action.removeprefix(self._prefix), run_after=run_after, backend=self.alias
         )
         result = _result(task, result_id, _STATUS[code], body["args"], body["kwargs"], self.alias)
@@ -134,10 +141,20 @@ class TaskqBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no type
                 self._app.task(self._prefix + name)(self._perform)
         return self._app
 
+    def _find(self, path: Any) -> Task:
+        """Return a task of Django's by its path; what a body names is imported from modules of tasks alone."""
+        modules = [f"{config.name}.tasks" for config in apps.get_app_configs()] + list(self.options.get("modules", []))
+        if not isinstance(path, str) or not any(path.startswith(f"{module}.") for module in modules):
+            raise Reject(f"{path!r} is in no module of tasks of INSTALLED_APPS, nor in the option modules")
+        task = import_string(path)
+        if not isinstance(task, Task):
+            raise Reject(f"{path!r} is no task")
+        return task
+
     def _perform(self, body: dict[str, Any], held: Held) -> Any:
         close_old_connections()
         try:
-            task = import_string(body["task"])
+            task = self._find(body["task"])
         except ImportError as error:
             # Another release may know it.
             raise Retry(f"no such task: {error}") from error

@@ -26,3 +26,7 @@ def attempt(context):
 @task
 def fail():
     raise ValueError("never")
+
+
+def helper(text: str) -> None:
+    raise SystemExit(f"it was called with {text}")
