@@ -80,7 +80,7 @@ def test_one_connection_waits_for_all(taskq_app: App, peak) -> None:
     assert peak() <= 16
 
 
-def test_a_wait_that_nobody_answers(taskq_app: App) -> None:
+def test_a_wait_that_times_out(taskq_app: App) -> None:
     task_id = taskq_app.insert("a")
     other = taskq_app.insert("a")
     with ThreadPoolExecutor(4) as threads:

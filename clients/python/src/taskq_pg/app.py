@@ -6,15 +6,16 @@ import contextlib
 import inspect
 import logging
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, LiteralString, TypeVar, Unpack
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, Unpack
 
 from .bodies import dumps
 from .connections import Connect, ConnectAsync
+from .declared import Declared, checked
 from .durations import Duration, seconds
 from .handlers import Handler
 from .keys import ActionSettings, SharedKeys, plain
-from .operate import Statement, set_action
+from .operate import set_action
 from .producer import Action, Producer
 from .registered import Registered, RegisterTask, RegisterWorkflow
 from .running import run_in_new_loop, stopped_by_signals
@@ -24,9 +25,6 @@ log = logging.getLogger("taskq_pg")
 
 Around = TypeVar("Around", bound=Callable[..., Any])
 Hook = TypeVar("Hook", bound=Callable[[], Any])
-
-_SCHEDULE: LiteralString = """SELECT taskq.schedule(%s, %s, %s::text::jsonb, timezone => %s, overlap => %s,
-                                                    backfill => %s, max_backfill => %s::int)"""
 
 
 class App(Producer):
@@ -39,13 +37,19 @@ class App(Producer):
         connect_async: ConnectAsync | None = None,
         lease: Duration = "1 minute",
         max_connections: int = 8,
+        name: str | None = None,
+        version: str | int | None = None,
     ) -> None:
         """Take a conninfo, or a function that returns a connection; left out, PGHOST and the like count.
 
         ``connect_async`` is for coroutines, if ``connect`` returns a connection. ``lease`` is for the tasks of
         handlers that have none of their own. ``max_connections`` bounds the connections besides those of a worker:
-        calls queue for them.
+        calls queue for them. Settings and schedules that ``setup`` writes are those of the app of this ``name``, and of
+        this ``version``, an integer or dotted numbers.
         """
+        if version is not None and name is None:
+            raise ValueError("an app with a version has a name: App(name=…, version=…)")
+        self.name, self.version = name, checked(version)
         super().__init__(connect, connect_async, max_connections)
         self.handlers: dict[str, Handler] = {}
         self.arounds: list[Callable[..., Any]] = []
@@ -126,24 +130,21 @@ class App(Producer):
     ) -> None:
         """Declare that a task is inserted at these times. ``setup`` writes it to the database."""
         task = dumps({**plain(keys), "action": str(action), "body": self.body_of(str(action), body)})
-        self._schedules[name] = [name, cron, task, timezone, overlap, backfill, max_backfill]
+        self._schedules[name] = [cron, task, timezone, overlap, backfill, max_backfill]
 
-    def setup(self, *, connection: Any = None) -> None:
+    def setup(self, *, prune: bool = False, connection: Any = None) -> None:
         """Write the settings of the actions and the schedules, as they are declared, to the database.
 
-        A worker does this when it starts. It takes the rights of an operator; a worker without them says so, and goes
-        on with what the database has.
+        It takes the rights of an operator. With ``prune`` what an earlier version of the app of this name has written,
+        and the code no longer has, is removed. A worker writes what the database lacks, and the rest if the ``version``
+        of the app is higher than that which has written last; a worker without the rights goes on with what there is.
         """
-        for query, arguments in self.declared():
-            self._run(connection, query, arguments)
+        self.declared().write(lambda query, arguments: self._run(connection, query, arguments), prune=prune)
 
-    def declared(self) -> Iterator[Statement]:
-        """Yield the statements of ``setup``."""
-        for handler in list(self.handlers.values()):
-            if handler.settings:
-                yield set_action(handler.action, handler.settings)
-        for schedule in list(self._schedules.values()):
-            yield _SCHEDULE, schedule
+    def declared(self) -> Declared:
+        """Return what is written by ``setup``."""
+        actions = {name: handler.settings for name, handler in list(self.handlers.items()) if handler.settings}
+        return Declared(self.name, self.version, actions, dict(self._schedules))
 
     def _register(self, action: str, settings: Mapping[str, Any], *, lease: Duration | None, **options: Any) -> Any:
         if not isinstance(action, str):

@@ -75,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
 
     setup = command("setup", _setup, "Write the app's action settings and schedules to the database.")
     setup.add_argument("app", metavar="MODULE:APP")
+    setup.add_argument("--prune", action="store_true", help="remove what the code of this app no longer has")
 
     insert = command("insert", _insert, "Insert a task, and print its id.")
     insert.add_argument("action")
@@ -202,7 +203,7 @@ def _supervise(options: argparse.Namespace) -> int:
 
 def _setup(options: argparse.Namespace) -> None:
     with _app(options) as app:
-        app.setup()
+        app.setup(prune=options.prune)
 
 
 def _insert(options: argparse.Namespace) -> None:

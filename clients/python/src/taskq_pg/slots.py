@@ -64,7 +64,7 @@ class Slots:
         return place
 
     def _leave(self, place: Future[None]) -> None:
-        # It may have been given in the last moment. Whoever gives one holds the lock.
+        # It may have been given in the last moment. What gives one holds the lock.
         with self._lock:
             given = not place.cancel() and not place.cancelled()
         if given:

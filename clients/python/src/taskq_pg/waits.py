@@ -138,7 +138,7 @@ class Waits:
 
 
 def _settle(wait: _Wait, result: Result | Exception) -> None:
-    # Whoever waits may have given up meanwhile.
+    # The caller may have given up meanwhile.
     if wait.future.set_running_or_notify_cancel():
         if isinstance(result, Exception):
             wait.future.set_exception(result)

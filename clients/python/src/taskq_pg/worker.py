@@ -340,8 +340,7 @@ class Worker:
     def _set_up(self) -> None:
         for delay in delays():
             try:
-                for query, arguments in self._app.declared():
-                    self._links["claims"].call(query, arguments)
+                self._app.declared().begin(self._links["claims"].call)
             except psycopg.errors.InsufficientPrivilege as error:
                 log.warning("settings and schedules stay as the database has them: %s", error.diag.message_primary)
                 return
@@ -404,6 +403,8 @@ class Worker:
         link = self._links["claims"]
         link.give_up_at = 0
         began, cancelling = time.monotonic(), None
+        # One that ends by itself needs no more.
+        thread.join(0.01)
         while thread.is_alive():
             waited, patience = time.monotonic() - began, _CLEAN_UP if self._hurry else _LAST_RETURNS
             if waited > 2 * patience:
@@ -416,6 +417,8 @@ class Worker:
                 cancelling = threading.Thread(target=self._end_sleep, name="taskq cancel", daemon=True)
                 cancelling.start()
             thread.join(0.05)
+        if cancelling is not None:
+            cancelling.join(1)  # its connection is closed then
 
     def _end_sleep(self) -> None:
         """End the claim that sleeps. It may come too early: repeat it until the claim is over."""
