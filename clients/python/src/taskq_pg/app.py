@@ -84,6 +84,26 @@ class App(Producer):
         made: RegisterTask = self._register(action, settings, lease=lease, results=results, abort_on=abort_on)
         return made
 
+    def batch(
+        self,
+        action: str,
+        *,
+        size: int = 100,
+        lease: Duration | None = None,
+        abort_on: type[Exception] | tuple[type[Exception], ...] = (),
+        **settings: Unpack[ActionSettings],
+    ) -> RegisterTask:
+        """Register a function, or a coroutine function, for several tasks at once: it is called with a list of them.
+
+        It returns a list of results in their order, or a dict from id to result; an exception in a result's place fails
+        that task alone. A call gets what was granted together, ``size`` at most, so no more than the worker's
+        ``concurrency``.
+        """
+        if size < 1:
+            raise ValueError("the size of a batch is less than 1")
+        made: RegisterTask = self._register(action, settings, lease=lease, batch=size, abort_on=abort_on)
+        return made
+
     def workflow(
         self,
         action: str,

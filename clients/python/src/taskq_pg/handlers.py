@@ -28,6 +28,7 @@ class Handler:
         lease: Duration,
         results: bool = False,
         workflow: bool = False,
+        batch: int = 0,
         abort_on: type[Exception] | tuple[type[Exception], ...] = (),
         settings: Mapping[str, Any] | None = None,
     ) -> None:
@@ -39,12 +40,14 @@ class Handler:
             raise ValueError(f'the lease of "{action}" is not positive')
         self.workflow = workflow
         self.results = results or workflow
+        self.batch = batch
+        """How many tasks one call takes at most; 0 if it takes one that is no list."""
         self.abort_on = abort_on
         self.settings = dict(settings or {})
         # What is called decides where it is called, and what a decorator has wrapped, which context it takes.
         self.is_async = _is_async(function)
         self.wants_async = _is_async(inspect.unwrap(function))
-        self._plan = self._arguments()
+        self._plan = [] if batch else self._arguments()
 
     def __call__(self, task: Task, context: Context | AsyncContext | None = None) -> Any:
         """Call the function with what it takes. A body that does not fit its annotation is a ``Reject``."""

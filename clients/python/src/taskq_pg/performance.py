@@ -80,7 +80,7 @@ class Performance:
         """The error, until the log has it."""
         self.log = TaskLog(log, {"task_id": task.id, "action": task.action, "num_try": task.num_tries})
         self._ended = ended
-        self._process = os.getpid()
+        self.process = os.getpid()
         self._key = (task.app.connections.source, task.id)
         self._lock = threading.Lock()
         self._future: asyncio.Task[Any] | None = None
@@ -97,8 +97,8 @@ class Performance:
     def run(self) -> None:
         """Perform the task in this thread."""
         text = None
-        if self._is_late():
-            return self._finish(None)
+        if self.is_too_late():
+            return self.finish(None)
         try:
             with tracing.performance(self.task) as span:
                 value = error = None
@@ -108,15 +108,19 @@ class Performance:
                         self._complete_grant(query(RESULTS, arguments), query(STEPS, arguments))
                     value = self._around(self._handle)()
                     if inspect.isawaitable(value):
-                        value = self._await(value)
+                        value = self.wait_for(value)
                 except BaseException as raised:  # whatever a handler raises ends its task, not the worker
                     error = raised
-                forks.end_child(self._process, error)
+                forks.end_child(self.process, error)
                 outcome, text = self._tell(value, error)
                 span.ended(outcome, self.error)
         except BaseException as problem:
             text = self._without_trace(text, problem)
-        return self._finish(text)
+        return self.finish(text)
+
+    def conclude(self, value: Any, error: BaseException | None) -> None:
+        """End with what the handler has made of this task in a batch."""
+        self.finish(self._tell(value, error)[1])
 
     def start(self, context: contextvars.Context) -> None:
         """Perform the task on the loop; called by another thread."""
@@ -172,14 +176,14 @@ class Performance:
             self.over = True
         self._ended(self)
 
-    def _finish(self, text: str | None) -> None:
+    def finish(self, text: str | None) -> None:
         """Take note that the handler has ended, or is not begun; called once or twice."""
         self.running = False
         if _performing.get(self._key) is self:
             del _performing[self._key]
         self._end(text)
 
-    def _is_late(self) -> bool:
+    def is_too_late(self) -> bool:
         """Give the task back if less than half of its time is left, since it has waited for its turn here."""
         now = time.monotonic()
         if now < self.ends_at and now - self.granted_at <= self.ends_at - now:
@@ -188,11 +192,11 @@ class Performance:
         return True
 
     def _start(self, context: contextvars.Context) -> None:
-        if self.task.lost.is_set() or self._is_late():
-            return self._finish(None)
+        if self.task.lost.is_set() or self.is_too_late():
+            return self.finish(None)
         self._future = self._loop.create_task(self.run_async(), context=context)
         # One that is cancelled before its first step runs nothing.
-        return self._future.add_done_callback(lambda _: self._finish(None))
+        return self._future.add_done_callback(lambda _: self.finish(None))
 
     def _cancel(self) -> None:
         if self._future is not None:
@@ -213,14 +217,14 @@ class Performance:
                         value = await value
                 except BaseException as raised:
                     error = raised
-                forks.end_child(self._process, error)
+                forks.end_child(self.process, error)
                 outcome, text = self._tell(value, error)
                 span.ended(outcome, self.error)
         except BaseException as problem:
             text = self._without_trace(text, problem)
-        self._finish(text)
+        self.finish(text)
 
-    def _await(self, value: Awaitable[Any]) -> Any:
+    def wait_for(self, value: Awaitable[Any]) -> Any:
         """Await on the loop what a plain function has returned, as a decorator around a coroutine function does."""
 
         async def settle() -> tuple[Any, BaseException | None]:

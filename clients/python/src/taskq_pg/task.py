@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from . import borrowed
-from .bodies import body_text, dumps
+from .bodies import body_text, dumps, read_body
 from .durations import Duration, interval
 from .errors import Suspend
 from .keys import plain
@@ -105,6 +105,11 @@ class Task:
     """Why its checkpoint, metadata, results or steps cannot be read, which aborts it."""
     completed: bool = field(default=False, repr=False)
     """Whether the handler has called ``complete``."""
+
+    @property
+    def body(self) -> Any:
+        """The body, as a handler without an annotation gets it."""
+        return read_body(self.text)
 
     def go_on(self) -> None:
         """Raise the wait that was swallowed, if one was."""

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from .batches import Batch
 from .calls import Calls
 from .durations import Duration, seconds
 from .link import Link, Meet, delays, is_transient
@@ -431,6 +432,7 @@ class Worker:
             self._links["claims"].cancel()
 
     def _begin(self, tasks: Iterable[Task]) -> None:
+        batches: dict[str, list[Performance]] = {}
         for task in tasks:
             assert self._loop is not None  # noqa: S101
             performance = Performance(task, self._handlers[task.action], self._on_end, self._loop)
@@ -444,10 +446,25 @@ class Worker:
                 performance.give_back()
             elif not performance.begins():
                 performance.give_back("given back, its handler still runs here", retry_after=_STILL_RUNS)
+            elif performance.handler.batch:
+                batches.setdefault(task.action, []).append(performance)
             elif performance.handler.is_async:
                 performance.start(self._context.copy())
             else:
                 self._threads.submit(functools.partial(self._context.copy().run, performance.run))
+
+        for together in batches.values():
+            size = together[0].handler.batch
+            for n in range(0, len(together), size):
+                self._begin_batch(Batch(together[n : n + size]), together[0].handler.is_async)
+
+    def _begin_batch(self, batch: Batch, is_async: bool) -> None:
+        context, loop = self._context.copy(), self._loop
+        assert loop is not None  # noqa: S101
+        if is_async:
+            loop.call_soon_threadsafe(lambda: batch.keep(loop.create_task(batch.run_async(), context=context)))
+        else:
+            self._threads.submit(functools.partial(context.run, batch.run))
 
     def _ends_in(self, performance: Performance, left: float | None, lease: float) -> None:
         """Take note of a deadline: one that comes before the end of the lease that was asked for is that of the try."""
