@@ -5,6 +5,8 @@ import contextvars
 import json
 import logging
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -312,3 +314,34 @@ def test_a_clean_stop_leaves_no_error_in_the_servers_log(own_app: App, server: A
         before = errors()
     assert errors() == before
     assert not inserted(own_app, state="ready")
+
+
+TYPED = """
+import taskq_pg as taskq
+app = taskq.App()
+
+@app.task("mail")
+def mail(body: dict[str, int], task: taskq.Task) -> int:
+    return 1
+
+@app.workflow("order")
+async def order(ctx: taskq.AsyncContext, body: str) -> int:
+    return 2
+
+mail.insert({"a": 1}, id="m", delay="1 day").wait()
+order.insert_many(["a"], on_conflict="skip")
+mail.insert("text")
+mail.insert({"a": 1}, max_trys=3)
+order.insert(5)
+order.insert_many([5])
+"""
+
+
+def test_type_checkers_know_the_body(tmp_path: Any) -> None:
+    (tmp_path / "typed.py").write_text(TYPED)
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "typed.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    lines = {int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line}
+    wrong = ('"text"', "trys", "(5", "[5")
+    wanted = {n for n, line in enumerate(TYPED.splitlines(), 1) if any(one in line for one in wrong)}
+    assert lines == wanted, done.stdout

@@ -9,6 +9,8 @@ from typing import Any, Literal, NotRequired, TypedDict
 from .durations import Duration, interval
 
 Condition = Literal["completed", "settled", "aborted"]
+OnConflict = Literal["error", "skip"]
+IfMissing = Literal["error", "ignore"]
 
 
 class Dependency(TypedDict):
@@ -49,6 +51,22 @@ class TaskKeys(SharedKeys, total=False):
     """The keys of one task."""
 
     id: str
+
+
+class _Insertion(TypedDict, total=False):
+    connection: Any
+    on_conflict: OnConflict
+    if_missing: IfMissing
+
+
+class OneKeys(TaskKeys, _Insertion, total=False):
+    """What the insertion of one task takes by name."""
+
+
+class ManyKeys(SharedKeys, _Insertion, total=False):
+    """What the insertion of many tasks takes by name."""
+
+    ids: Sequence[str | None] | None
 
 
 class ActionSettings(TypedDict, total=False):

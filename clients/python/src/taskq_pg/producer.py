@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, LiteralString, Self, Unpack
+from typing import Any, LiteralString, Self, Unpack
 
 from . import borrowed, tracing
 from .bodies import body_text, dumps
 from .connections import Connect, ConnectAsync, Connections
 from .durations import Duration, interval
 from .handles import Handle
-from .keys import SharedKeys, TaskKeys, plain
+from .keys import IfMissing, OnConflict, SharedKeys, TaskKeys, plain
 from .operate import Operator
 from .task import Result
 from .threads import in_thread
@@ -19,8 +19,6 @@ from .waits import Waits
 
 # A name, or what a decorator has returned, whose text is its name.
 Action = Any
-OnConflict = Literal["error", "skip"]
-IfMissing = Literal["error", "ignore"]
 
 _INSERT: LiteralString = """SELECT task_id, outcome <> 'skipped'
                               FROM taskq.insert_tasks_report(%s::text::jsonb, on_conflict => %s, if_missing => %s)"""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Unpack, overload
 
 from .handles import Handle
-from .keys import SharedKeys, TaskKeys
+from .keys import ManyKeys, OneKeys
 from .task import Task
 
 if TYPE_CHECKING:
-    from .producer import IfMissing, OnConflict, Producer
+    from .producer import Producer
     from .workflow import AsyncContext, Context
 
 B = TypeVar("B")
@@ -36,63 +36,25 @@ class Registered(Generic[B, R]):
         """Call the function."""
         return self.__wrapped__(*args, **kwargs)
 
-    def insert(
-        self,
-        body: B = None,  # type: ignore[assignment]
-        *,
-        connection: Any = None,
-        on_conflict: OnConflict = "error",
-        if_missing: IfMissing = "error",
-        **keys: Unpack[TaskKeys],
-    ) -> Handle:
+    def insert(self, body: B = None, **keys: Unpack[OneKeys]) -> Handle:  # type: ignore[assignment]
         """Do what ``App.insert`` does."""
-        return self._app.insert(
-            self.action, body, connection=connection, on_conflict=on_conflict, if_missing=if_missing, **keys
-        )
+        return self._app.insert(self.action, body, **keys)
 
     def insert_async(
         self,
         body: B = None,  # type: ignore[assignment]
-        *,
-        connection: Any = None,
-        on_conflict: OnConflict = "error",
-        if_missing: IfMissing = "error",
-        **keys: Unpack[TaskKeys],
+        **keys: Unpack[OneKeys],
     ) -> Coroutine[Any, Any, Handle]:
         """Do what ``App.insert_async`` does."""
-        return self._app.insert_async(
-            self.action, body, connection=connection, on_conflict=on_conflict, if_missing=if_missing, **keys
-        )
+        return self._app.insert_async(self.action, body, **keys)
 
-    def insert_many(
-        self,
-        bodies: Iterable[B],
-        *,
-        ids: Sequence[str | None] | None = None,
-        connection: Any = None,
-        on_conflict: OnConflict = "error",
-        if_missing: IfMissing = "error",
-        **keys: Unpack[SharedKeys],
-    ) -> list[Handle]:
+    def insert_many(self, bodies: Iterable[B], **keys: Unpack[ManyKeys]) -> list[Handle]:
         """Do what ``App.insert_many`` does."""
-        return self._app.insert_many(
-            self.action, bodies, ids=ids, connection=connection, on_conflict=on_conflict, if_missing=if_missing, **keys
-        )
+        return self._app.insert_many(self.action, bodies, **keys)
 
-    def insert_many_async(
-        self,
-        bodies: Iterable[B],
-        *,
-        ids: Sequence[str | None] | None = None,
-        connection: Any = None,
-        on_conflict: OnConflict = "error",
-        if_missing: IfMissing = "error",
-        **keys: Unpack[SharedKeys],
-    ) -> Coroutine[Any, Any, list[Handle]]:
+    def insert_many_async(self, bodies: Iterable[B], **keys: Unpack[ManyKeys]) -> Coroutine[Any, Any, list[Handle]]:
         """Do what ``App.insert_many_async`` does."""
-        return self._app.insert_many_async(
-            self.action, bodies, ids=ids, connection=connection, on_conflict=on_conflict, if_missing=if_missing, **keys
-        )
+        return self._app.insert_many_async(self.action, bodies, **keys)
 
 
 class RegisterTask(Protocol):
