@@ -111,9 +111,9 @@ def test_what_waited_for_its_turn_does_not_begin_with_its_time_over(taskq_app: A
     @taskq_app.task("block")
     async def block() -> None:
         until(lambda: state(taskq_app, "t") == "in-progress")
-        time.sleep(1.2)
+        time.sleep(4.5)
 
-    @taskq_app.task("t", max_run_time="2 seconds", max_tries=1)
+    @taskq_app.task("t", max_run_time="6 seconds", max_tries=1)
     async def timed(body: None, task: taskq.Task) -> None:
         began.append(task.id)
         assert task.deadline is not None

@@ -406,7 +406,8 @@ def test_one_round_trip_a_task_or_fewer(taskq_app: App, monkeypatch: pytest.Monk
     call = Link.call
 
     def counted(self, query, arguments):
-        calls["claims" if "FROM taskq.own_tasks" in query else "returns"] += "taskq." in query
+        calls["claims"] += "taskq.own_tasks" in query
+        calls["returns"] += "taskq.return_and_own_tasks" in query
         return call(self, query, arguments)
 
     monkeypatch.setattr(Link, "call", counted)

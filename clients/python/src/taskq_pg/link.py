@@ -68,6 +68,7 @@ class Link:
         self.answered_at = time.monotonic()
         self._calling = False
         self._heard = False
+        self._ended = False
         self._woken = False
         self._waker: tuple[socket.socket, socket.socket] | None = None
 
@@ -79,6 +80,10 @@ class Link:
                 try:
                     if self._connection is None or self._connection.closed:
                         self._connection = self._connections.open(self._name)
+                        if self._ended:
+                            # Before or after this the other thread has closed what it has found.
+                            self.close()
+                            raise psycopg.OperationalError("the worker has ended")
                         set_json_loads(load_or_say, self._connection)
                         self._connection.add_notify_handler(self._hear)
                         self._meet(self._connection)
@@ -165,7 +170,9 @@ class Link:
             connection.close()
 
     def end(self) -> None:
-        """Close all, for good."""
+        """Close all, for good; a connection that another thread is just opening as well."""
+        self._ended = True
+        self.give_up_at = 0
         self.close()
         for one in self._waker or ():
             one.close()

@@ -74,7 +74,7 @@ class Returns:
             if self._failed(group[0], error):
                 again.append(group[0])
             return []
-        self._tell([performance for performance in group if not performance.again_at])
+        self._tell(group)
         completed = {performance.task.id for performance in group if performance.task.completed}
         for task_id, sqlstate in ((row[0], row[-1]) for row in rows if row[-1] is not None):
             # Cancelled, deleted, taken over, or returned by us and only the answer was lost.
