@@ -316,6 +316,16 @@ def test_a_clean_stop_leaves_no_error_in_the_servers_log(own_app: App, server: A
     assert not inserted(own_app, state="ready")
 
 
+def test_work_inside_of_a_loop_says_what_to_call(taskq_app: App) -> None:
+    taskq_app.task("a")(lambda: None)
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match=r"await app\.work_async"):
+            drain(taskq_app)
+
+    asyncio.run(main())
+
+
 TYPED = """
 import taskq_pg as taskq
 app = taskq.App()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import logging
@@ -211,6 +212,8 @@ class App(Producer):
         nothing in hand and nothing to own. With ``exit_after`` the process ends, with 0, so long after this has
         returned if a handler still runs: a thread cannot be ended. Returns the worker.
         """
+        if asyncio._get_running_loop() is not None:
+            raise RuntimeError("a loop runs in this thread: await app.work_async(…), or drain_async(app) in a test")
         after = None if exit_after is None else seconds(exit_after)
         worker = self._worker(concurrency, actions, until_idle, grace, actor)
         try:

@@ -63,16 +63,19 @@ class Batch:
     @staticmethod
     def _end(begun: Sequence[Performance], value: Any, error: BaseException | None) -> None:
         forks.end_child(begun[0].process, error)
-        if error is None and value is not None and not isinstance(value, Mapping):
+        results: Mapping[str, Any] | None = None
+        if isinstance(value, Mapping):
+            results = value
+        elif error is None and value is not None:
             if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == len(begun):
-                value = {one.task.id: result for one, result in zip(begun, value, strict=True)}
+                results = {one.task.id: result for one, result in zip(begun, value, strict=True)}
             else:
                 error = TypeError(f"a batch of {len(begun)} returns so many results, or a dict of them by id")
         for one in begun:
             result, problem = None, error
-            if error is None and value is not None:
-                if one.task.id in value:
-                    result = value[one.task.id]
+            if error is None and results is not None:
+                if one.task.id in results:
+                    result = results[one.task.id]
                 else:
                     problem = LookupError("the batch has returned nothing for this task")
             if isinstance(result, BaseException):

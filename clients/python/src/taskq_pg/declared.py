@@ -91,16 +91,17 @@ class Declared:
             return {}
         kinds = {name: SETTINGS[name].partition("%s")[2] for name in settings}
         # What is as it is without a setting, which is not NULL for all.
-        asked: list[LiteralString] = [
+        asked = [
             f"""{name} IS NULL OR {name}::text IN ('false', 'retry'),
                 {name} IS NOT DISTINCT FROM %s{kinds[name]}, {name}::text"""
             for name in SETTINGS
             if name in settings
         ]
-        query: LiteralString = "SELECT " + ", ".join(asked) + " FROM taskq.actions WHERE action = %s"
+        # Of names of ours alone.
+        query = f"SELECT {', '.join(asked)} FROM taskq.actions WHERE action = %s"
         ordered = {name: settings[name] for name in SETTINGS if name in settings}
         values = [dumps(value) if isinstance(value, dict) else value for value in plain(ordered).values()]
-        rows = run(query, [*values, action])
+        rows = run(query, [*values, action])  # pyright: ignore[reportArgumentType]
         if not rows:
             return dict(settings)
         lacking: dict[str, Any] = {}

@@ -136,7 +136,7 @@ class Operator:
         if len(named) != 1:
             raise TypeError("name an action, a group or a schedule")
         [(call, name)] = named
-        self._one(f"SELECT taskq.{call}(%s)", name)
+        self._one(f"SELECT taskq.{call}(%s)", name)  # pyright: ignore[reportArgumentType]
 
     def unschedule(self, name: str) -> None:
         """Remove a schedule; tasks that it has inserted stay."""

@@ -31,7 +31,7 @@ def serve_health(port: int, is_healthy: Callable[[], bool]) -> ThreadingHTTPServ
             self.end_headers()
             self.wfile.write(text)
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             """Say nothing of each request."""
 
     server = ThreadingHTTPServer(("", port), Handler)
