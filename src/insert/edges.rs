@@ -46,6 +46,9 @@ pub(super) fn resolve(
     stored: &Stored,
     ignore_missing: bool,
 ) -> Result<EdgeSet> {
+    if tasks.iter().all(|task| task.references().next().is_none()) && came.follows.is_empty() {
+        return Ok(EdgeSet::default());
+    }
     let inside: HashMap<&str, TaskNo> = tasks.iter().map(|t| (t.id.as_str(), t.task_no)).collect();
     let new: HashSet<TaskNo> = inside.values().copied().collect();
     let mut set = EdgeSet::default();

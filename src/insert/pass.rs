@@ -69,11 +69,13 @@ struct Pass<'a> {
     call: &'a Call<'a>,
     came: Came,
     fates: &'a mut Fates,
+    /// There are keys.
+    keyed: bool,
     /// The ids of those that are in.
     inserted: HashMap<String, TaskNo>,
     /// How those end that are settled from the start.
     ended: HashMap<TaskNo, Outcome>,
-    /// All ids of the call, and those that some element is to come before. Filled where there are keys.
+    /// All ids of the call, and those that some element is to come before. Filled where there are keys and dependencies.
     ids: HashSet<String>,
     preceded: HashSet<String>,
 }
@@ -82,11 +84,12 @@ struct Pass<'a> {
 pub(super) fn go(tasks: &mut Vec<NewTask>, keys: &mut Keys, fates: &mut Fates, call: &Call) -> Result<Came> {
     let (came, inserted, ended) = Default::default();
     let (mut ids, mut preceded) = (HashSet::new(), HashSet::new());
-    if !keys.is_empty() {
+    let keyed = !keys.is_empty();
+    if keyed && tasks.iter().any(|task| task.references().next().is_some()) {
         ids.extend(tasks.iter().map(|task| task.id.clone()));
         preceded.extend(tasks.iter().flat_map(|task| &task.spec.to_signal_after).map(|r| r.id.clone()));
     }
-    let mut pass = Pass { call, came, fates, inserted, ended, ids, preceded };
+    let mut pass = Pass { call, came, fates, keyed, inserted, ended, ids, preceded };
     for task in tasks.iter_mut() {
         pass.ask(task, keys)?;
     }
@@ -96,6 +99,11 @@ pub(super) fn go(tasks: &mut Vec<NewTask>, keys: &mut Keys, fates: &mut Fates, c
     let (new, out): (Vec<NewTask>, Vec<NewTask>) =
         std::mem::take(tasks).into_iter().partition(|t| is_in(&t.task_no));
     *tasks = new;
+    // Of many that have replaced each other each is a step from the last.
+    for task in out.iter().rev() {
+        let next = came.successors.get(&task.task_no).and_then(|next| came.successors.get(next)).copied();
+        came.successors.extend(next.map(|last| (task.task_no, last)));
+    }
     // With "skip" it is known of all ids whether they are taken. One that its key leaves out replaces no task by its id.
     let is_open = |task: &NewTask| match call.options.on_conflict {
         OnConflict::Error => !task.id_is_new,
@@ -221,7 +229,7 @@ impl Pass<'_> {
     /// The state that an element will be in; for those that come after it, noted if it is settled from the start. What comes later in the
     /// array has not settled.
     fn note_end(&mut self, task: &NewTask, follows: bool) -> States {
-        if self.ids.is_empty() {
+        if !self.keyed {
             return States::default();
         }
         let others = i32::from(follows) + i32::from(self.preceded.contains(&task.id));

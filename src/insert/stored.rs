@@ -43,7 +43,10 @@ pub(super) fn lock_stored(
     replaced: &[&str],
     watched: &[String],
 ) -> Result<Stored> {
-    let inside: HashSet<&str> = tasks.iter().map(|task| task.id.as_str()).collect();
+    let mut inside: HashSet<&str> = HashSet::new();
+    if tasks.iter().any(|task| task.references().next().is_some()) {
+        inside.extend(tasks.iter().map(|task| task.id.as_str()));
+    }
     let named = |list: fn(&NewTask) -> &Vec<Reference>| -> HashSet<String> {
         let ids = || tasks.iter().flat_map(list).map(|reference| reference.id.as_str());
         let stand_ins = ids().filter_map(|id| stand_ins.get(id)).flatten().copied();

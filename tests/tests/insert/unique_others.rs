@@ -150,6 +150,12 @@ fn a_hundred_thousand_unique_tasks_go_in_at_once() {
     assert_eq!(insert(&mut session, same), 1);
     let count = "SELECT count(*) FROM taskq.tasks";
     assert_eq!(session.one::<i64>(count), 100_001);
+    // And each is told which one stands for it.
+    let told = format!(
+        "SELECT count(DISTINCT task_id) FROM taskq.insert_tasks_report((\
+           SELECT jsonb_agg(jsonb_build_object('action', 'x', 'unique_by', {same})) FROM generate_series(1, 100000) i))"
+    );
+    assert_eq!(session.one::<i64>(&told), 1);
     let some = "jsonb_build_object('key', 'key' || i % 10000, 'on_conflict', 'replace')";
     assert_eq!(insert(&mut session, some), 10_000, "key 0 is new");
     assert_eq!(session.one::<i64>(count), 100_002);
