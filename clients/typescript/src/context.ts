@@ -1,14 +1,16 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { randomUUID } from "node:crypto";
+import { createHash } from "node:crypto";
 import type { PoolClient } from "pg";
-import { encodeTask, interval, type Json, toJson } from "./encode.js";
+import { interval } from "./durations.js";
+import { encodeKey, encodeTask, type Json, toJson } from "./encode.js";
 import { type Environment, inTransaction } from "./environment.js";
 import { Aborted, sqlState, TimedOut } from "./errors.js";
+import { idOf } from "./operators.js";
 import { runOn } from "./queryable.js";
 import type { Return } from "./queue.js";
 import { stored, type Task } from "./task.js";
 import { tracedStep } from "./telemetry.js";
-import type { DependencyResult, Duration, Instant, Queryable, TaskOptions } from "./types.js";
+import type { Action, DependencyResult, Duration, Id, Instant, Queryable, TaskOptions } from "./types.js";
 
 /** What a step may say. */
 export interface StepOptions {
@@ -31,49 +33,43 @@ export interface SignalToWaitFor {
   expiresAt?: Instant;
 }
 
-/** A task to wait for, which exists. */
-export interface TaskToWaitFor {
-  /** The id of the task. */
-  task: string;
+/** Tasks to wait for, which exist. */
+export interface TasksToWaitFor {
+  tasks: Id[];
 }
-
-/** What to wait for, and for how long. */
-export type WaitFor = WaitOptions & (SignalToWaitFor | TaskToWaitFor);
 
 /** What children may say; their ids are made of the task's id and the step's name. */
 export type ChildOptions = WaitOptions & Omit<TaskOptions, "id" | "signal" | "spontaneous" | "uniqueBy">;
 
-/** How a wait has ended, as it is saved. */
-type Ended = { result: unknown } | { aborted: string | null; task: string } | { timed_out: true };
+/** How a task has ended, as a wait saves it. */
+type Ended = { task_id: string; result: unknown } | { task_id: string; aborted: string | null };
 
-/** What a wait asks of the suspension. Times are in seconds. */
-interface Asked {
-  dependsOn?: Json[];
-  atMost?: number;
-  notBefore?: number;
-}
+/** How a wait has ended, as it is saved: for what it waited for, in order; or with its time. */
+type Saved = Ended[] | { timed_out: true } | null;
 
 /** A wait that the function is in. */
-interface Wait extends Asked {
+interface Wait {
   /** In the order of the calls. */
   number: number;
+  /** None: nothing but the time. */
+  dependsOn: Json[];
+  /** In seconds. */
+  atMost?: number;
 }
 
-/** One kind of wait. */
+/** What is waited for. */
 interface Kind {
-  /** Whether it saves children. */
-  children?: true;
-  /** How it has ended, if it has. */
-  ended(step: string): Ended | undefined;
-  /** How it had ended when its time was up, if nothing was suspended for it until then. */
-  look?(step: string, until: string): Promise<Ended | undefined>;
-  /** What to suspend for; `left` is what is left of its timeout. */
-  wait(step: string, left: number | undefined): Asked | Promise<Asked>;
-  /** What a timeout means. */
-  timedOut: Ended;
+  /** Whether it saves which children it has inserted. */
+  inserts?: true;
+  /** The ids of the tasks, if they are known. None: nothing but the time. */
+  known(step: string): string[] | undefined;
+  /** What to suspend for. */
+  elements(step: string): Json[] | Promise<Json[]>;
+  /** What is saved when the time is up. */
+  timedOut: Saved;
 }
 
-const TIMED_OUT: Ended = { timed_out: true };
+const TIMED_OUT: Saved = { timed_out: true };
 
 /** A step that runs. */
 interface Running {
@@ -83,6 +79,10 @@ interface Running {
   transaction?: string;
   over?: true;
 }
+
+/** One statement: it may have been committed although its answer got lost, and finds what it has inserted by the step then. */
+const INSERT = `SELECT taskq.save_step($1, $2, $3, (
+         SELECT coalesce(jsonb_agg(id ORDER BY n), '[]') FROM taskq.insert_tasks($4::jsonb) WITH ORDINALITY AS inserted (id, n))) AS saved`;
 
 /** The step that the code is in. */
 const within = new AsyncLocalStorage<Running>();
@@ -188,60 +188,74 @@ export class Context {
   }
 
   /**
-   * Waits until a signal was given, and returns what it says; or until a task has ended, and returns its result. Throws
-   * `TimedOut` after the `timeout`, and `Aborted` if the signal was cancelled or has expired, or the task has aborted.
+   * Waits until a signal was given, and returns what it says; or until tasks have ended, and returns their results in order.
+   * Throws `TimedOut` after the `timeout`, and `Aborted` if the signal was cancelled or has expired, or a task has aborted.
    */
-  waitFor<T = unknown>(name: string, options: WaitFor): Promise<T> {
-    const element = "signal" in options ? signalElement(options) : { id: options.task };
-    return this.#wait<T>(name, options, {
-      ended: () => endOf(this.#results.get(String(element.id))),
-      look: async (_, until) => endOf((await this.#look([String(element.id)], until))?.[0]),
-      wait: (_, left) => ({ dependsOn: [element], atMost: left }),
-      timedOut: TIMED_OUT,
+  waitFor<T = unknown>(name: string, options: WaitOptions & TasksToWaitFor): Promise<T[]>;
+  waitFor<T = unknown>(name: string, options: WaitOptions & SignalToWaitFor): Promise<T>;
+  waitFor(name: string, options: WaitOptions & (SignalToWaitFor | TasksToWaitFor)): Promise<unknown> {
+    return handedOut(async () => {
+      const elements =
+        "signal" in options ? [signalElement(options)] : options.tasks.map((id) => ({ id: idOf(id) }));
+      const ids = elements.map(({ id }) => String(id));
+      const kind = { known: () => ids, elements: () => elements, timedOut: TIMED_OUT };
+      const results = await this.#values(name, await this.#wait(name, options, kind), false);
+      return "signal" in options ? results[0] : results;
     });
   }
 
   /** Performs one task and returns its result. Throws `Aborted` if it aborts. */
-  call<T = unknown>(name: string, action: string, body?: unknown, options: ChildOptions = {}): Promise<T> {
-    return handedOut(async () => (await this.map<T>(name, action, [body], options))[0] as T);
+  call<Body, T>(name: string, action: Action<Body, T>, body: Body, options?: ChildOptions): Promise<T>;
+  call<T = unknown>(name: string, action: string, body?: unknown, options?: ChildOptions): Promise<T>;
+  call(name: string, action: string | Action, body?: unknown, options: ChildOptions = {}): Promise<unknown> {
+    return handedOut(async () => (await this.map(name, action as string, [body], options))[0]);
   }
 
   /**
    * Performs a task for each body, and returns their results in the order of the bodies once all have ended. Throws
-   * `Aborted` if one of them has aborted.
+   * `Aborted` if one of them has aborted; with `returnAborted` that error stands in its place among the results.
    */
+  map<Body, T>(
+    name: string,
+    action: Action<Body, T>,
+    bodies: Body[],
+    options?: ChildOptions & { returnAborted?: false },
+  ): Promise<T[]>;
+  map<T = unknown>(
+    name: string,
+    action: string | Action,
+    bodies: unknown[],
+    options: ChildOptions & { returnAborted: true },
+  ): Promise<(T | Aborted)[]>;
   map<T = unknown>(
     name: string,
     action: string,
     bodies: unknown[],
-    options: ChildOptions = {},
-  ): Promise<T[]> {
-    const { unique, timeout, ...keys } = options;
-    const children = async (step: string) =>
-      this.#childIds(step, bodies.length) ?? (await this.#spawn(step, action, bodies, keys));
-    return this.#wait<T[]>(
-      name,
-      { unique, timeout },
-      {
-        children: true,
-        ended: (step) => endOfAll(this.#childIds(step, bodies.length)?.map((id) => this.#results.get(id))),
-        look: async (step, until) => endOfAll(await this.#look(await children(step), until)),
-        wait: async (step, left) => ({
-          dependsOn: (await children(step)).map((id) => ({ id })),
-          atMost: left,
-        }),
-        timedOut: TIMED_OUT,
-      },
+    options?: ChildOptions & { returnAborted?: false },
+  ): Promise<T[]>;
+  map(
+    name: string,
+    action: string | Action,
+    bodies: unknown[],
+    options: ChildOptions & { returnAborted?: boolean } = {},
+  ): Promise<unknown[]> {
+    const { unique, timeout, returnAborted = false, ...keys } = options;
+    const known = (step: string) => this.#steps.get(`${step}:tasks`) as string[] | undefined;
+    const kind: Kind = {
+      inserts: true,
+      known,
+      elements: async (step) =>
+        (known(step) ?? (await this.#insert(step, action, bodies, keys))).map((id) => ({ id })),
+      timedOut: TIMED_OUT,
+    };
+    return handedOut(async () =>
+      this.#values(name, await this.#wait(name, { unique, timeout }, kind), returnAborted),
     );
   }
 
   /** Waits for so long. */
   sleep(name: string, duration: Duration, options: StepOptions = {}): Promise<void> {
-    const kind: Kind = {
-      ended: () => undefined,
-      wait: (_, left) => ({ notBefore: left }),
-      timedOut: { result: null },
-    };
+    const kind: Kind = { known: () => undefined, elements: () => [], timedOut: null };
     return handedOut(async () => void (await this.#wait(name, { ...options, timeout: duration }, kind)));
   }
 
@@ -249,41 +263,52 @@ export class Context {
    * A wait of any kind. How it has ended is saved, so that history does not change: not by a later signal, and not because
    * a task it waited for is removed.
    */
-  #wait<T>(name: string, options: WaitOptions, kind: Kind): Promise<T> {
-    return handedOut(() => this.#waitUntil<T>(name, options, kind));
-  }
-
-  async #waitUntil<T>(name: string, { unique, timeout }: WaitOptions, kind: Kind): Promise<T> {
+  async #wait(name: string, { unique, timeout }: WaitOptions, kind: Kind): Promise<Saved> {
     const outer = this.#outer;
     // The suspension would wait for the step, and the step for what comes after the suspension.
     if (outer)
       throw new Error(`"${name}" waits within step "${outer.step}": wait before the step, or after it`);
     const number = ++this.#calls;
     const step = this.#name(name, { unique });
-    if (timeout !== undefined) this.#take(`${step}/until`);
-    if (kind.children) this.#take(`${step}/children`);
-    const saved = this.#steps.get(step) as Ended | undefined;
-    if (saved) return this.#unwrap<T>(saved, step);
-    const ended = kind.ended(step);
-    if (ended) return this.#unwrap<T>(await this.#busy(() => this.#save(step, ended)), step);
+    if (timeout !== undefined) this.#take(`${step}:until`);
+    if (kind.inserts) this.#take(`${step}:tasks`);
+    if (this.#steps.has(step)) return this.#steps.get(step) as Saved;
+    const ended = this.#endsOf(kind.known(step));
+    if (ended) return this.#busy(() => this.#save(step, ended));
     const time =
-      timeout === undefined ? undefined : await this.#busy(() => this.#limit(`${step}/until`, timeout));
-    if (time?.left === 0) {
-      const end = async () => (await kind.look?.(step, time.until)) ?? kind.timedOut;
-      return this.#unwrap<T>(await this.#busy(async () => this.#save(step, await end())), step);
-    }
-    return this.#suspendFor({ number, ...(await this.#busy(async () => kind.wait(step, time?.left))) });
+      timeout === undefined ? undefined : await this.#busy(() => this.#limit(`${step}:until`, timeout));
+    if (time?.left === 0) return this.#busy(() => this.#timeIsUp(step, kind, time.until));
+    const elements = await this.#busy(async () => kind.elements(step));
+    if (elements.length === 0 && kind.timedOut !== null) return this.#busy(() => this.#save(step, []));
+    return this.#suspendFor({ number, dependsOn: elements, atMost: time?.left });
   }
 
-  /** The result of a wait, or its error. See {@link suspension} for those that were called before the error. */
-  async #unwrap<T>(ended: Ended, step: string): Promise<T> {
-    if (!("timed_out" in ended || "aborted" in ended)) return ended.result as T;
+  /** How tasks have ended, if all have. */
+  #endsOf(ids: string[] | undefined): Ended[] | undefined {
+    const ends = ids?.map((id) => endOf(this.#results.get(id)));
+    return ends?.includes(undefined) ? undefined : (ends as Ended[] | undefined);
+  }
+
+  /** The time of a wait is over. What had ended by then counts, if nothing was suspended for it until then. */
+  async #timeIsUp(step: string, kind: Kind, until: string): Promise<Saved> {
+    const ids = kind.timedOut === null ? [] : (await kind.elements(step)).map(({ id }) => String(id));
+    const rows = ids.length > 0 ? await this.#look(ids, until) : undefined;
+    return this.#save(step, rows?.map((row) => endOf(row) as Ended) ?? kind.timedOut);
+  }
+
+  /** The results of a wait, or its error. See {@link suspension} for those that were called before the error. */
+  async #values(name: string, saved: Saved, returnAborted: boolean): Promise<unknown[]> {
+    if (saved === null) return [];
+    const aborted = (end: Ended) => ("aborted" in end ? new Aborted(end.task_id, end.aborted) : undefined);
+    const error = Array.isArray(saved)
+      ? returnAborted || saved.map(aborted).find((each) => each)
+      : new TimedOut(`"${name}" has timed out`);
+    if (!(error instanceof Error))
+      return (saved as Ended[]).map((end) => aborted(end) ?? (end as { result: unknown }).result);
     // What is called in the same turn, the rest of a `Promise.all`, comes first.
     await undefined;
     this.#failed = this.#calls;
-    throw "timed_out" in ended
-      ? new TimedOut(`"${step}" has timed out`)
-      : new Aborted(ended.task, ended.aborted);
+    throw error;
   }
 
   /** How tasks had ended by that time, if all had. */
@@ -307,24 +332,41 @@ export class Context {
     return this.task.held(this.#environment.calls.call(text, values));
   }
 
-  /** The ids of the children of a step, in order, if they were inserted. */
-  #childIds(step: string, count: number): string[] | undefined {
-    if (count === 0) return [];
-    const saved = this.#steps.get(`${step}/children`) as { run: string } | undefined;
-    return saved && childIds(`${this.id}/${step}`, count, saved.run);
-  }
-
-  /** Inserts the children of a step, and saves that they are there. */
-  async #spawn(step: string, action: string, bodies: unknown[], keys: TaskOptions): Promise<string[]> {
-    // Of each run anew: a workflow that was rewound finds the ids of its first run taken.
-    const run = randomUUID().slice(0, 8);
-    const ids = childIds(`${this.id}/${step}`, bodies.length, run);
-    const children = ids.map((id, n) => encodeTask({ ...keys, id, action, body: bodies[n] }));
-    await this.#call(
-      `SELECT taskq.save_step($1, $2, $3, $4::jsonb), (SELECT count(*) FROM taskq.insert_tasks($5::jsonb, on_conflict => 'skip'))`,
-      [this.id, this.task.token, `${step}/children`, JSON.stringify({ run }), toJson(children, "children")],
-    );
-    return ids;
+  /**
+   * Inserts the children of a step and saves which they are, in one statement. An earlier run of the workflow, before it was
+   * rewound, may have children of the same ids: then those of this run end in what is this performance's own.
+   */
+  async #insert(
+    step: string,
+    action: string | Action,
+    bodies: unknown[],
+    keys: TaskOptions,
+  ): Promise<string[]> {
+    const own = createHash("sha256").update(this.task.token).digest("hex").slice(0, 8);
+    const tasks = `${step}:tasks`;
+    for (const end of ["", `/x${own}`]) {
+      const children = bodies.map((body, n) => ({
+        ...keys,
+        id: `${this.id}/${step}/${n}${end}`,
+        action,
+        body,
+      }));
+      await this.#environment.check(children);
+      try {
+        const text = toJson(children.map(encodeTask), "children");
+        const [row] = await this.#call(INSERT, [this.id, this.task.token, tasks, text]);
+        return row.saved;
+      } catch (error) {
+        if (sqlState(error) !== "TQ002" || end) throw error;
+        // Those of this run, if the answer of the same statement got lost.
+        const [row] = await this.#call("SELECT result FROM taskq.steps WHERE task_id = $1 AND step = $2", [
+          this.id,
+          tasks,
+        ]);
+        if (row) return row.result;
+      }
+    }
+    throw new Error("unreachable");
   }
 
   /** Saves a step, and gives what is kept: what was saved first, as JSON has it. */
@@ -341,9 +383,8 @@ export class Context {
   /** A time that began when this was asked first, and the seconds that are left of it, by the queue's clock. */
   async #limit(step: string, duration: Duration): Promise<{ left: number; until: string }> {
     const [{ left, until }] = await this.#call(
-      `SELECT ceil(1000 * greatest(extract(epoch FROM (saved ->> 'until')::timestamptz - taskq.clock()), 0))::bigint AS left,
-              saved ->> 'until' AS until
-         FROM taskq.save_step($1, $2, $3, jsonb_build_object('until', taskq.clock() + $4::interval)) AS saved`,
+      `SELECT ceil(1000 * greatest(extract(epoch FROM until::timestamptz - taskq.clock()), 0))::bigint AS left, until
+         FROM (SELECT taskq.save_step($1, $2, $3, to_jsonb(taskq.clock() + $4::interval)) #>> '{}' AS until) AS saved`,
       [this.task.id, this.task.token, step, interval(duration)],
     );
     return { left: left / 1000, until };
@@ -440,8 +481,9 @@ function never(): Promise<never> {
 }
 
 function signalElement({ signal, action, expiresIn, expiresAt }: SignalToWaitFor): Json {
-  const expires_in = expiresIn === undefined ? undefined : interval(expiresIn);
-  return { id: signal, signal: true, action, expires_in, expires_at: expiresAt };
+  const expires = (key: string, value: unknown) => (value === undefined ? undefined : encodeKey(key, value));
+  const expires_in = expires("expiresIn", expiresIn);
+  return { id: signal, signal: true, action, expires_in, expires_at: expires("expiresAt", expiresAt) };
 }
 
 /**
@@ -451,18 +493,20 @@ function signalElement({ signal, action, expiresIn, expiresAt }: SignalToWaitFor
 function suspension(waits: Wait[], failed: number): Return {
   const later = waits.filter(({ number }) => number > failed);
   const meant = later.length > 0 ? later : waits;
-  // The first timeout that is over is a reason to enter, also beside what takes longer.
-  const atMost = Math.min(...waits.map((wait) => wait.atMost ?? Number.POSITIVE_INFINITY));
-  const notBefore = Math.max(...meant.map((wait) => wait.notBefore ?? 0));
-  const dependsOn = meant.flatMap((wait) => wait.dependsOn ?? []);
-  const first = seconds(Math.min(atMost, notBefore || Number.POSITIVE_INFINITY));
+  const dependsOn = meant.flatMap((wait) => wait.dependsOn);
+  // A sleep that stands beside other sleeps lasts as long as the longest; a timeout that is over is a reason to enter.
+  const sleeps = meant.filter((wait) => wait.dependsOn.length === 0).map((wait) => wait.atMost ?? 0);
+  const timeouts = waits
+    .filter((wait) => wait.dependsOn.length > 0)
+    .map((wait) => wait.atMost ?? Number.POSITIVE_INFINITY);
+  const first = Math.min(...timeouts, Math.max(...sleeps, 0) || Number.POSITIVE_INFINITY);
   // A `retry_after` holds back whatever has ended before it.
-  const timed = dependsOn.length > 0 && Number.isFinite(atMost);
+  const timed = dependsOn.length > 0 && Number.isFinite(Math.min(...timeouts));
   return {
     status_code: "pending",
     depends_on: dependsOn,
-    wait_at_most: timed ? first : undefined,
-    retry_after: !timed && notBefore > 0 ? first : undefined,
+    wait_at_most: timed ? seconds(first) : undefined,
+    retry_after: !timed && sleeps.length > 0 ? seconds(first) : undefined,
   };
 }
 
@@ -471,20 +515,8 @@ function seconds(number: number): string {
   return `${number.toFixed(6)} seconds`;
 }
 
-function childIds(prefix: string, count: number, run: string): string[] {
-  return Array.from({ length: count }, (_, n) => `${prefix}/${n}/${run}`);
-}
-
 function endOf(row: DependencyResult | undefined): Ended | undefined {
   if (row === undefined) return undefined;
-  return row.statusCode === "completed" ? { result: row.result } : { aborted: row.status, task: row.taskId };
-}
-
-/** Not before all have ended. */
-function endOfAll(rows: (DependencyResult | undefined)[] | undefined): Ended | undefined {
-  if (rows === undefined || rows.includes(undefined)) return undefined;
-  const ends = rows.map((row) => endOf(row) as Ended);
-  return (
-    ends.find((end) => "aborted" in end) ?? { result: ends.map((end) => (end as { result: unknown }).result) }
-  );
+  const { taskId: task_id, result, status: aborted } = row;
+  return row.statusCode === "completed" ? { task_id, result } : { task_id, aborted };
 }

@@ -1,16 +1,10 @@
+import { checked, interval } from "./durations.js";
 import { messageOf, Reject } from "./errors.js";
 import { traceContext } from "./telemetry.js";
 import type { Duration, NewTask, UniqueBy } from "./types.js";
 
 /** A task, or a part of one, as the JSON that the queue takes. */
 export type Json = Record<string, unknown>;
-
-/** An interval as the queue takes it. */
-export function interval(duration: Duration): string {
-  if (typeof duration !== "number") return duration;
-  // No exponent: an interval of PostgreSQL knows none.
-  return `${Math.abs(duration) < 1e-3 ? 0 : duration} milliseconds`;
-}
 
 /** A time in SQL as a number, which no setting (DateStyle, extra_float_digits) and no parser of a driver writes in its own way. */
 export function inMilliseconds(time: string): string {
@@ -46,8 +40,9 @@ export function decodeBody(body: string | null): unknown {
  * A task with the keys of the contract, and with the trace context. A key that is not known here is passed on; the queue
  * refuses it and names it.
  */
-export function encodeTask({ body, ...options }: NewTask): Json {
-  const task: Json = body === undefined ? {} : { body: encodeBody(body) };
+export function encodeTask({ body, action, ...options }: NewTask): Json {
+  const task: Json = { action: typeof action === "object" && action ? action.action : action };
+  if (body !== undefined) task.body = encodeBody(body);
   for (const [key, value] of Object.entries(options)) {
     if (value !== undefined) task[snake(key)] = encodeKey(key, value);
   }
@@ -56,7 +51,7 @@ export function encodeTask({ body, ...options }: NewTask): Json {
   return task;
 }
 
-function encodeKey(key: string, value: any): unknown {
+export function encodeKey(key: string, value: any): unknown {
   switch (key) {
     case "lease":
     case "maxRunTime":
@@ -66,16 +61,19 @@ function encodeKey(key: string, value: any): unknown {
     case "uniqueBy":
       return encodeUnique(value);
     case "backoff":
-      return intervals(value, "initial", "max");
+      return intervals(checked(key, value) as Json, "initial", "max");
     case "retention":
       return typeof value === "object" ? intervals(value, "completed", "aborted") : interval(value);
-    default:
+    case "metadata":
       return value;
+    default:
+      return checked(key, value);
   }
 }
 
 function encodeUnique(unique: UniqueBy): unknown {
   if (typeof unique !== "object" || unique === null) return unique;
+  checked("uniqueBy", unique);
   const { onConflict, maxWait, ...rest } = unique;
   return intervals({ ...rest, on_conflict: onConflict, max_wait: maxWait }, "period", "max_wait");
 }
@@ -100,6 +98,46 @@ function isJson(text: string): boolean {
   } catch {
     return false;
   }
+}
+
+/** The settings of an action or a group as named arguments: each with the type that makes it known. */
+export function settingsOf(settings: object): { key: string; type: string; value: string }[] {
+  return Object.entries(settings).flatMap(([name, value]) => {
+    if (value === undefined) return [];
+    const key = snake(name);
+    const type = SETTINGS[key];
+    if (!type) throw new TypeError(`no setting: ${name}; there are ${Object.keys(SETTINGS).join(", ")}`);
+    if (type === "interval") return [{ key, type, value: interval(value) }];
+    if (type === "text[]") return [{ key, type, value: arrayOf(value) }];
+    if (key === "backoff") return [{ key, type, value: JSON.stringify(encodeKey(key, value)) }];
+    return [{ key, type, value: String(checked(name, value)) }];
+  });
+}
+
+/** The arguments of `taskq.set_action` and `taskq.set_group`. */
+const SETTINGS: Record<string, string> = {
+  max_tries: "integer",
+  lease: "interval",
+  backoff: "jsonb",
+  max_concurrency: "integer",
+  rate_limit: "integer",
+  rate_period: "interval",
+  retention: "interval",
+  retention_aborted: "interval",
+  notify: "boolean",
+  on_timeout: "text",
+  max_timeouts: "integer",
+  fair: "boolean",
+  max_per_group: "integer",
+  expires_in: "interval",
+  max_run_time: "interval",
+  weight: "integer",
+  clear: "text[]",
+};
+
+/** An array of texts, as PostgreSQL writes it: no driver has to know its type. */
+export function arrayOf(texts: string[]): string {
+  return `{${texts.map((text) => `"${text.replace(/[\\"]/g, "\\$&")}"`).join(",")}}`;
 }
 
 /** The server takes no message of a GB, and no jsonb of a quarter of that. */

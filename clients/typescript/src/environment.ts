@@ -1,11 +1,26 @@
-import type { Pool, PoolClient } from "pg";
+import type { Client, Pool, PoolClient } from "pg";
 import type { Link } from "./link.js";
 import type { Task } from "./task.js";
+import type { NewTask } from "./types.js";
 
 /** What a performance needs of the app. */
 export interface Environment {
   calls: Link;
   pool(): Pool;
+  /** Refuses tasks whose bodies do not fit the handlers of this app. */
+  check(tasks: NewTask[]): Promise<void>;
+  /** The ids of the tasks of this database whose handlers run in this process, for whatever app. */
+  running: Set<string>;
+}
+
+const RUNNING = new Map<string, Set<string>>();
+
+/** The tasks of a database that this process performs. */
+export function runningIn({ host, port, database }: Client): Set<string> {
+  const key = JSON.stringify([host, port, database]);
+  const running = RUNNING.get(key) ?? new Set();
+  RUNNING.set(key, running);
+  return running;
 }
 
 /** Runs work of a task in a transaction on a connection of the pool. */

@@ -1,4 +1,5 @@
 import { inspect } from "node:util";
+import { interval } from "./durations.js";
 import type { Duration } from "./types.js";
 
 /** Thrown by a handler: no further try makes sense. The task is aborted with this text as its status. */
@@ -23,6 +24,9 @@ export class Retry extends Error {
 
   constructor(message: string, options: RetryOptions = {}) {
     super(message);
+    // What the queue would refuse fails here, where it is written.
+    for (const duration of [options.after, options.delayWorkgroup])
+      duration === undefined || interval(duration);
     this.options = options;
   }
 }
@@ -48,8 +52,8 @@ export class Aborted extends Error {
  * The reason of `task.signal` when the task was cancelled, taken over or deleted, and thrown by what reports, completes or saves a
  * step then. Its result is dropped.
  */
-export class TaskLost extends Error {
-  override readonly name = "TaskLost";
+export class Lost extends Error {
+  override readonly name = "Lost";
 }
 
 /** The reason of `task.signal` when the worker stops and the grace is over, or has failed. */
@@ -79,14 +83,30 @@ export function printable(text: string): string {
   return text.replaceAll("\0", "").slice(0, 10_000).toWellFormed();
 }
 
+/** So many causes of causes are told. */
+const DEEPEST = 4;
 const NO_TEXT = "an error that has no text";
 
-/** An error's type and text. A handler may throw anything, also what has no text, or throws when it is asked for it. */
+/**
+ * An error's type and text, with those of its causes and of what a group of errors has. A handler may throw anything, also what
+ * has no text, or throws when it is asked for it.
+ */
 export function describe(error: unknown): string {
-  return guarded(
-    () => printable(error instanceof Error ? `${error.name}: ${error.message}` : inspect(error)),
-    NO_TEXT,
-  );
+  return guarded(() => printable(withCauses(error, 0)), NO_TEXT);
+}
+
+function withCauses(error: unknown, depth: number): string {
+  if (!(error instanceof Error)) return inspect(error);
+  const text = `${error.name}: ${error.message}`;
+  if (depth === DEEPEST) return text;
+  const parts = error instanceof AggregateError ? error.errors.slice(0, DEEPEST) : [];
+  const causes = [...parts, ...(error.cause === undefined ? [] : [error.cause])];
+  return [text, ...causes.map((cause) => `caused by ${withCauses(cause, depth + 1)}`)].join("; ");
+}
+
+/** The same for the log: with the stack of each. */
+export function withStack(error: unknown): string {
+  return guarded(() => inspect(error, { depth: DEEPEST }), NO_TEXT);
 }
 
 /** An error's text alone. */

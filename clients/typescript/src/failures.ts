@@ -41,3 +41,8 @@ function isOfTheConnection(error: unknown): boolean {
   if (/does not support SSL/.test(message ?? "")) return false;
   return /^E(?!RR_)/.test(String(code)) || /connection|terminated|timeout|not queryable/i.test(message ?? "");
 }
+
+/** Whether what was asked for cannot be sent: it is too large for the server's memory, or meets an error inside of it. */
+export function cannotBeSent(error: unknown): boolean {
+  return /^(54|XX)/.test(sqlState(error) ?? "");
+}

@@ -1,6 +1,7 @@
 import type { PoolClient } from "pg";
 import { Context } from "./context.js";
-import { encodeTask, interval } from "./encode.js";
+import { interval } from "./durations.js";
+import { encodeTask } from "./encode.js";
 import { type Environment, inTransaction } from "./environment.js";
 import { messageOf, Reject } from "./errors.js";
 import type { Return } from "./queue.js";
@@ -44,6 +45,7 @@ export interface Registered {
   action: string;
   lease: string;
   maxConcurrency: number;
+  schema?: Schema<any>;
   results: boolean;
   steps: boolean;
   /** Performs a task. No return: it has returned the task by itself. */
@@ -64,7 +66,15 @@ export function register(
     )
   )
     throw new RangeError(`action "${action}": maxConcurrency is no positive integer`);
-  return { action, lease: interval(lease), maxConcurrency, results, steps: false, ...kind };
+  return {
+    action,
+    lease: interval(lease),
+    maxConcurrency,
+    schema: options.schema,
+    results,
+    steps: false,
+    ...kind,
+  };
 }
 
 /** A handler that is run as it is. */
@@ -141,7 +151,8 @@ function completed(answer: unknown): Return {
   };
 }
 
-async function fit<Body>(body: unknown, schema: Schema<Body> | undefined): Promise<Body> {
+/** A body that a schema takes, as it makes it. */
+export async function fit<Body>(body: unknown, schema: Schema<Body> | undefined): Promise<Body> {
   if (schema === undefined) return body as Body;
   if (!("~standard" in schema)) {
     try {

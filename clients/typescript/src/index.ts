@@ -9,11 +9,11 @@ export type {
   Context,
   SignalToWaitFor,
   StepOptions,
-  TaskToWaitFor,
-  WaitFor,
+  TasksToWaitFor,
   WaitOptions,
 } from "./context.js";
-export { Aborted, Reject, Retry, type RetryOptions, TaskLost, TimedOut, WorkerStopped } from "./errors.js";
+export { Aborted, Lost, Reject, Retry, type RetryOptions, TimedOut, WorkerStopped } from "./errors.js";
+export { Handle } from "./handle.js";
 export type {
   ActionOptions,
   Answer,
@@ -25,22 +25,29 @@ export type {
 export { Complete, type CompleteOptions, type Task } from "./task.js";
 export type {
   Action,
+  ActionSettings,
   Backoff,
   Condition,
   Dependency,
   DependencyResult,
   Duration,
+  GroupSettings,
+  Id,
   InsertCall,
   Instant,
+  LogFields,
   Logger,
   NewTask,
   Queryable,
   ScheduleOptions,
   Schema,
   SchemaResult,
+  Selection,
   Settled,
   StandardSchema,
+  Target,
   TaskOptions,
+  TaskState,
   UniqueBy,
   WorkOptions,
 } from "./types.js";

@@ -1,14 +1,17 @@
-import { forTimer, interval } from "./encode.js";
-import { describe, sqlState, TaskLost } from "./errors.js";
+import { interval } from "./durations.js";
+import { forTimer } from "./encode.js";
+import { describe, Lost, sqlState } from "./errors.js";
 import { isTimeOut } from "./failures.js";
 import type { Registered } from "./handlers.js";
 import { PATIENCE } from "./link.js";
 import type { Performance } from "./performance.js";
-import type { Queue } from "./queue.js";
+import type { Extended, Queue } from "./queue.js";
 import type { Duration, Logger } from "./types.js";
 
 /** How long a call that is about many tasks waits for a lock, in milliseconds: other calls hold theirs for moments. */
 export const MOMENT = 20;
+/** How late an answer of the server may come, in milliseconds, and not be taken for a shorter lease. */
+const DELAY = 1000;
 /** The same for a task by itself, once another transaction may have locked it for long. */
 const NO_PATIENCE = 1;
 
@@ -20,6 +23,13 @@ export class Leases {
   readonly #log: Logger;
   readonly #milliseconds = new Map<string, number>();
   #shortest = "";
+  #timer: NodeJS.Timeout | undefined;
+  #beating = false;
+  /** Whether something was lost since the heartbeat under way has begun. */
+  #heard = false;
+  #over = false;
+  /** What the queue's clock is ahead of this process' one. */
+  #ahead = 0;
 
   constructor(queue: Queue, actions: Map<string, Registered>, hand: Set<Performance>, log: Logger) {
     this.#queue = queue;
@@ -33,17 +43,47 @@ export class Leases {
     return this.#shortest;
   }
 
-  /** Reads the lengths of the leases, and returns that of another duration in milliseconds. */
-  async read(duration: Duration): Promise<number> {
-    const leases = [...new Set([...this.#actions.values()].map((registered) => registered.lease))];
-    const [other, ...milliseconds] = await this.#queue.milliseconds([interval(duration), ...leases]);
+  /** Reads the queue's clock and the lengths of the leases, and returns those of other durations in milliseconds. */
+  async read(durations: Duration[]): Promise<number[]> {
+    const asked = Date.now();
+    const clock = await this.#queue.clock();
+    this.#ahead = clock - (asked + Date.now()) / 2;
+    await this.add([...this.#actions.values()]);
+    return this.#queue.milliseconds(durations.map((duration) => interval(duration)));
+  }
+
+  /** Reads the leases of actions that are to be claimed from now on. */
+  async add(actions: Registered[]): Promise<void> {
+    const leases = [...new Set(actions.map((registered) => registered.lease))];
+    const milliseconds = await this.#queue.milliseconds(leases);
     leases.forEach((lease, n) => {
+      if ((milliseconds[n] as number) < 100)
+        throw new RangeError(`a lease of "${lease}" is too short to be extended in time`);
       this.#milliseconds.set(lease, milliseconds[n] as number);
     });
-    this.#shortest = leases.reduce((a, b) => (this.#ms(b) < this.#ms(a) ? b : a));
-    if (this.#ms(this.#shortest) < 100)
-      throw new RangeError(`a lease of "${this.#shortest}" is too short to be extended in time`);
-    return other as number;
+    this.#shortest = [...this.#milliseconds.keys()].reduce((a, b) => (this.#ms(b) < this.#ms(a) ? b : a));
+    if (this.#timer) this.beat();
+  }
+
+  /** A grant: it has the lease of the claims, unless its run time is over earlier. */
+  granted(performance: Performance, deadline: number | null): void {
+    if (deadline === null) return;
+    this.#bound(performance, deadline - this.#ahead - Date.now(), this.#shortest);
+  }
+
+  /** A deadline before the end of the lease that was asked for is the end of the run time. */
+  #bound(performance: Performance, left: number, lease: string): void {
+    const isRunTime = left < this.#ms(lease) - Math.min(this.#ms(lease) / 10, DELAY);
+    performance.endsIn(isRunTime ? left : undefined, () => void this.#endRunTime(performance));
+  }
+
+  /** The queue decides whether it is over: an extension says then that the task is held no more. */
+  async #endRunTime(performance: Performance): Promise<void> {
+    try {
+      await this.#send([performance], this.of(performance), MOMENT);
+    } catch {
+      this.#lose(performance);
+    }
   }
 
   #ms(lease: string): number {
@@ -56,20 +96,34 @@ export class Leases {
   }
 
   /** One heartbeat for all tasks in hand, at a third of the shortest lease. */
-  beat(): NodeJS.Timeout {
-    let beating = false;
-    return setInterval(
-      () => {
-        // What has ended is ours until it is returned.
-        const held = [...this.#hand].filter(({ task }) => !task.lost);
-        if (beating || held.length === 0) return;
-        beating = true;
-        void this.extend(held).finally(() => {
-          beating = false;
-        });
-      },
-      forTimer(this.#ms(this.#shortest) / 3),
-    );
+  beat(): void {
+    clearInterval(this.#timer);
+    if (this.#over) return;
+    this.#timer = setInterval(() => void this.#beat(), forTimer(this.#ms(this.#shortest) / 3));
+  }
+
+  /** The heartbeat at once: the queue has told that something was lost. */
+  async hear(): Promise<void> {
+    this.#heard = true;
+    await this.#beat();
+  }
+
+  async #beat(): Promise<void> {
+    if (this.#beating) return;
+    this.#beating = true;
+    do {
+      this.#heard = false;
+      // What has ended is ours until it is returned.
+      const held = [...this.#hand].filter(({ task }) => !task.lost);
+      if (held.length > 0) await this.extend(held);
+    } while (this.#heard && !this.#over);
+    this.#beating = false;
+  }
+
+  /** No more heartbeats. */
+  end(): void {
+    this.#over = true;
+    clearInterval(this.#timer);
   }
 
   /** Extends leases, a call for each length there is. */
@@ -113,15 +167,20 @@ export class Leases {
     const shortest = this.#ms(this.#shortest);
     // The next heartbeat, over another connection, still comes in time then.
     const times = { timeout: shortest / 4, patience: Math.min(shortest / 6, PATIENCE) };
-    const owned = await this.#queue.extend(pairs, lease, lockTimeout, times);
-    for (const [n, performance] of alike.entries()) if (!owned[n]) this.#lose(performance);
+    const extended = await this.#queue.extend(pairs, lease, lockTimeout, times);
+    for (const [n, performance] of alike.entries()) {
+      const { owned, left } = extended[n] as Extended;
+      if (!owned) this.#lose(performance);
+      else if (left !== null) this.#bound(performance, left, lease);
+    }
   }
 
   #lose(performance: Performance): void {
     // Ended meanwhile: then the heartbeat came after its return, or after its handler's.
-    if (performance.ended || performance.task.wasCompleted) return;
-    this.#log.warn(`${performance.task.action} ${performance.task.id}: lost, it was cancelled or taken over`);
-    performance.task.abort(new TaskLost(`task "${performance.task.id}" is not ours any more`));
+    if (performance.ended || performance.task.lost || performance.task.wasCompleted) return;
+    const why = performance.outOfTime ? "its `max_run_time` is over" : "it was cancelled or taken over";
+    this.#log.warn(`${performance.task.action} ${performance.task.id}: lost, ${why}`);
+    performance.task.abort(new Lost(`task "${performance.task.id}" is not ours any more`));
   }
 }
 

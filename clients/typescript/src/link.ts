@@ -1,5 +1,5 @@
-import type { Client } from "pg";
-import { answered, cancel, end, keepAlive } from "./connection.js";
+import pg, { type Client } from "pg";
+import { answered, end, keepAlive } from "./connection.js";
 import { describe, sqlState } from "./errors.js";
 import { isBroken, isInternal, isPassing, isTimeOut, TRIES } from "./failures.js";
 import { Terms } from "./terms.js";
@@ -44,11 +44,6 @@ export interface Sending {
   patience?: number;
 }
 
-/** What has interrupted a call while nothing was sent, with the code of the server for the other case. */
-class Interrupted extends Error {
-  readonly code = "57014";
-}
-
 /** One connection, opened when first used, and again as often as it takes. While it is idle it keeps no process alive. */
 export class Link {
   readonly #make: () => Client;
@@ -66,12 +61,8 @@ export class Link {
   /** When the running statement began. */
   #began = 0;
   #client: Client | undefined;
-  #running: Client | undefined;
   #lingering: NodeJS.Timeout | undefined;
-  #interrupted = false;
-  #calls = 0;
-  /** Whether an interrupt came between two attempts of a call. */
-  #missed = false;
+  #listening: { channel: string; argument: string; told: () => void } | undefined;
 
   constructor(
     make: () => Client,
@@ -129,7 +120,6 @@ export class Link {
     // Connecting may have taken until then.
     this.#demandTime(terms);
     keepAlive(client, true);
-    this.#running = client;
     terms.running.add(client);
     try {
       const query = { text, values, name: this.#prepare ? name : undefined };
@@ -137,10 +127,9 @@ export class Link {
     } catch (error) {
       if (isBroken(error)) this.#drop(client);
       // A pooler that shares server connections and knows nothing of prepared statements: go on without.
-      if (/^(26000|42P05)$/.test(sqlState(error) ?? "")) this.#prepare = false;
+      if (isOfPooler(error)) this.#prepare = false;
       throw error;
     } finally {
-      this.#running = undefined;
       terms.running.delete(client);
       keepAlive(client, false);
     }
@@ -148,7 +137,6 @@ export class Link {
 
   #demandTime(terms: Terms): void {
     if (terms.left <= 0) throw new Error("no connection is used any more");
-    if (this.#missed) throw new Interrupted("interrupted before it was sent");
   }
 
   /**
@@ -156,45 +144,20 @@ export class Link {
    * may: a token is good once, and a step is kept as it was saved first.
    */
   async call(text: string, values: unknown[], sending: Sending = {}): Promise<any[]> {
-    this.#calls++;
-    try {
-      return await this.#repeat(text, values, sending, sending.terms ?? this.#terms);
-    } finally {
-      if (--this.#calls === 0) this.#missed = false;
-    }
-  }
-
-  async #repeat(text: string, values: unknown[], sending: Sending, terms: Terms): Promise<any[]> {
+    const { terms = this.#terms } = sending;
     let tries = 0;
     for (let delay = FIRST_DELAY; ; delay = Math.min(2 * delay, LONGEST_DELAY)) {
       try {
         return await this.query(text, values, { ...sending, terms });
       } catch (error) {
-        const interrupted =
-          error instanceof Interrupted || (this.#interrupted && sqlState(error) === "57014");
-        if (interrupted) this.#interrupted = false;
         const mayPass = isPassing(error) || (isInternal(error) && ++tries < TRIES);
-        if (interrupted || !mayPass || terms.left <= FIRST_DELAY) throw error;
+        if (!mayPass || terms.left <= FIRST_DELAY) throw error;
         if (sending.divisible && (isTimeOut(error) || isInternal(error))) throw error;
-        this.#log.warn(`no answer, again in about ${delay} ms: ${describe(error)}`);
+        this.#log.warn(`${reason(error)}, again in about ${delay} ms: ${describe(error)}`);
       }
       // Random, or all workers would come back to a restarted server at once.
       await terms.pause(delay * (0.5 + Math.random()));
     }
-  }
-
-  /**
-   * Ends the call under way, which fails with 57014 then. What it has committed before that stays. If it is not sent now, for
-   * lack of a connection, it is not sent again.
-   */
-  interrupt(): void {
-    if (!this.#running) {
-      this.#missed = this.#calls > 0;
-      return;
-    }
-    this.#interrupted = true;
-    // If the request gets lost, the statement ends when its time is up.
-    cancel(this.#running);
   }
 
   /** Closes the connection, and fails what is under way. The next call opens another one. */
@@ -221,7 +184,32 @@ export class Link {
       terms.connecting.delete(client);
     }
     this.#client = client;
+    await this.#listen(client);
     return client;
+  }
+
+  /** Hears what is told on the channel that this call names, on each connection of the link from now on. */
+  listen(channel: string, argument: string, told: () => void): void {
+    this.#listening = { channel, argument, told };
+    if (this.#client) void this.#listen(this.#client);
+  }
+
+  /** Heeds the channel no more. */
+  listenNoMore(): void {
+    this.#listening = undefined;
+  }
+
+  async #listen(client: Client): Promise<void> {
+    if (!this.#listening) return;
+    const { channel, argument } = this.#listening;
+    try {
+      const { rows } = await client.query(`SELECT ${channel} AS name`, [argument]);
+      await client.query(`LISTEN ${pg.escapeIdentifier(rows[0].name)}`);
+      client.removeAllListeners("notification");
+      client.on("notification", () => this.#listening?.told());
+    } catch {
+      // What cannot listen, as on a standby, learns the same from the next heartbeat.
+    }
   }
 
   #linger(): void {
@@ -236,4 +224,16 @@ export class Link {
   #forget(client: Client): void {
     if (this.#client === client) this.#client = undefined;
   }
+}
+
+/** Whether a prepared statement is there that was not made on this connection, or is not there that was. */
+function isOfPooler(error: unknown): boolean {
+  return /^(26000|42P05)$/.test(sqlState(error) ?? "");
+}
+
+/** Why a call is made again, as the log says it. */
+function reason(error: unknown): string {
+  if (isOfPooler(error))
+    return "prepared statements are off from now on (PgBouncer?), `preparedStatements: false` spares this";
+  return sqlState(error) === undefined ? "no answer" : "refused";
 }

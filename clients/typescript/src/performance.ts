@@ -1,11 +1,14 @@
-import { interval, toJson } from "./encode.js";
+import { interval } from "./durations.js";
+import { forTimer, toJson } from "./encode.js";
 import type { Environment } from "./environment.js";
 import { describe, isUnstorable, messageOf, printable, Reject, Retry, WorkerStopped } from "./errors.js";
 import type { Registered } from "./handlers.js";
 import type { Link } from "./link.js";
-import type { Granted, Return } from "./queue.js";
-import { Task } from "./task.js";
+import type { Granted, Queue, Return } from "./queue.js";
+import { resultsOf, Task } from "./task.js";
 import { type Ending, tracedPerformance } from "./telemetry.js";
+
+const STOPS = "given back by a worker that stops";
 
 /** A return, and its text. */
 export interface Said {
@@ -23,9 +26,43 @@ export class Performance {
   #refused = false;
   /** Whether its return goes a way of its own, and leaves it in hand until then. */
   late = false;
+  /** What its handler has thrown, if the log is to tell it once the try is returned. */
+  failure: { error: unknown } | undefined;
+  /** Whether results or steps are still to be read: they were too large for the grant. */
+  readonly #incomplete: boolean;
+  readonly #begun = performance.now();
+  #runTimeEnds = Number.POSITIVE_INFINITY;
+  #runTimer: NodeJS.Timeout | undefined;
 
   constructor(granted: Granted, calls: Link) {
     this.task = new Task(granted, calls);
+    this.#incomplete = granted.incomplete;
+  }
+
+  /** Reads what was too large for the grant. To the handler nothing is ever missing. */
+  async complete({ results, steps }: Registered, queue: Queue): Promise<void> {
+    if (!this.#incomplete) return;
+    if (results) this.task.results = resultsOf(await queue.results(this.task.id));
+    if (steps) this.task.steps = await queue.steps(this.task.id);
+  }
+
+  /** In so many milliseconds its run time is over, and `tell` is called then; undefined: not within its lease. */
+  endsIn(milliseconds: number | undefined, tell: () => void): void {
+    clearTimeout(this.#runTimer);
+    this.#runTimeEnds = performance.now() + (milliseconds ?? Number.POSITIVE_INFINITY);
+    if (milliseconds === undefined || this.#ended) return;
+    // A moment later: a clock of the queue that is frozen does not get there.
+    this.#runTimer = setTimeout(tell, forTimer(Math.max(milliseconds, 10)));
+  }
+
+  /** Whether its run time is over. */
+  get outOfTime(): boolean {
+    return performance.now() >= this.#runTimeEnds - 100;
+  }
+
+  /** Whether less than half of its run time is left: what has waited for so long in the worker does not begin. */
+  get isShortOfTime(): boolean {
+    return performance.now() > (this.#begun + this.#runTimeEnds) / 2;
   }
 
   /** What is returned, as JSON text. None if the handler has returned the task by itself. */
@@ -62,13 +99,14 @@ export class Performance {
   /** It is over, with this return or with none. */
   end({ text, outcome }: Said): void {
     this.#ended = true;
+    clearTimeout(this.#runTimer);
     this.#text = text;
     this.#code = outcome?.status_code;
   }
 
-  /** The return of a worker that stops: the task has not failed, so the try does not count. */
-  givenBack(): Said {
-    return this.#said(this.#givenBack());
+  /** The return of a worker that does not perform it: the task has not failed, so the try does not count. */
+  givenBack(status = STOPS, retryAfter?: string): Said {
+    return this.#said({ ...this.#givenBack(status), retry_after: retryAfter });
   }
 
   /** Makes another return of one that the queue refuses as a whole. */
@@ -96,8 +134,8 @@ export class Performance {
     }
   }
 
-  #givenBack(): Return {
-    return { status_code: "pending", status: "given back by a worker that stops", count_try: false };
+  #givenBack(status = STOPS): Return {
+    return { status_code: "pending", status, count_try: false };
   }
 
   #outcomeOf(error: unknown): Return {

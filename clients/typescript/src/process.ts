@@ -1,13 +1,12 @@
 import type { Logger } from "./types.js";
 import type { Worker } from "./worker.js";
 
-/** How many workers of this process, of whatever app, heed signals, and whether a handler of one was left behind. */
+/** How many workers of this process, of whatever app, heed signals. */
 let working = 0;
-let abandoned = false;
 
 /**
- * SIGTERM and SIGINT stop the worker; a second one ends it at once. Either way the process ends with 0: by itself, or, if
- * a handler does not heed its signal, by `process.exit`, since its task was given back and is another worker's by then.
+ * SIGTERM and SIGINT stop the worker; a second one ends it at once. The process ends by itself then. Where a handler does not
+ * heed its signal, it ends with 0 that many milliseconds after the last worker: the task is another worker's by then.
  */
 export function stopOnSignals(worker: Worker, log: Logger): { end(): void } {
   let received = 0;
@@ -21,10 +20,11 @@ export function stopOnSignals(worker: Worker, log: Logger): { end(): void } {
   return {
     end() {
       working--;
-      abandoned ||= received > 0 && worker.abandoned;
-      // What awaits the worker comes first. Until then another signal is for nothing, and does not end the process otherwise.
-      if (abandoned && working === 0) setTimeout(() => process.exit(), 100);
-      else process.off("SIGTERM", stop).off("SIGINT", stop);
+      process.off("SIGTERM", stop).off("SIGINT", stop);
+      const { abandoned, exitAfter } = worker;
+      if (received === 0 || !abandoned || exitAfter === undefined) return;
+      const exit = () => (working === 0 ? process.exit(0) : setTimeout(exit, exitAfter).unref());
+      setTimeout(exit, exitAfter).unref();
     },
   };
 }

@@ -1,5 +1,6 @@
+import { setTimeout as pause } from "node:timers/promises";
 import type { Client } from "pg";
-import type { Json } from "./encode.js";
+import { inMilliseconds, type Json } from "./encode.js";
 import { Link, type Sending } from "./link.js";
 import { Terms } from "./terms.js";
 import type { Logger } from "./types.js";
@@ -17,6 +18,10 @@ export interface Granted {
   priority: number;
   metadata: Record<string, unknown> | null;
   steps?: Record<string, unknown> | null;
+  /** Whether results or steps are missing since they are too large for a row. */
+  incomplete: boolean;
+  /** When it is free for others, in milliseconds since 1970 by the queue's clock. */
+  deadline: number | null;
 }
 
 /** An element of its column `results`. */
@@ -77,8 +82,13 @@ function settingLockTimeout(parameter: string): string {
   return `left(set_config('lock_timeout', ceil(1000 * extract(epoch FROM ${shortest})) || 'ms', true), 0)`;
 }
 
-const COLUMNS =
-  "task_id, token, action, body, num_tries, num_failures, checkpoint, results, priority, metadata";
+/** The queue's times go by its own clock, in milliseconds. */
+const DEADLINE = "floor(1000 * extract(epoch FROM action_deadline))::bigint AS deadline";
+
+const COLUMNS = `task_id, token, action, body, num_tries, num_failures, checkpoint, results, priority, metadata, incomplete, ${DEADLINE}`;
+
+/** The time between two calls that end the sleep of a claim, in milliseconds: it may not have begun at the first one. */
+const WAKE_AGAIN = 50;
 
 /** How long a return waits for a statement of the app before it goes another way. */
 const PATIENCE = 200;
@@ -96,7 +106,11 @@ export class Queue {
   readonly #claims = new Terms();
   readonly #terms = new Terms();
   readonly #urgently: Sending;
-  readonly #actor: string;
+  /** Under this name it owns tasks. */
+  readonly actor: string;
+  /** How many claims are under way that may sleep. */
+  #asking = 0;
+  #waking = false;
 
   constructor(
     make: () => Client,
@@ -111,7 +125,7 @@ export class Queue {
     this.#urgent = new Link(make, log, { brief: true, spare: true, timeout });
     this.#late = new Link(make, log, { brief: true, timeout });
     this.#urgently = { terms: this.#terms, otherwise: this.#urgent, patience: PATIENCE };
-    this.#actor = actor;
+    this.actor = actor;
   }
 
   /** Lengths of time in milliseconds. The server reads intervals, so that none is read differently here. */
@@ -121,19 +135,41 @@ export class Queue {
     return (await this.#rest.call(query, [intervals], this.#urgently)).map((row) => row.ms);
   }
 
-  /** Up to so many tasks. With `wait` it sleeps in the server until there are some. */
-  own(claim: Claim, wait: string | null): Promise<Granted[]> {
-    const { max, actions, lease, withResults } = claim;
-    return this.#waiter.call(
-      `SELECT ${columns(claim)} FROM taskq.own_tasks($1, $2, $3, $4, ${WAIT}, $6${steps(claim)})`,
-      [this.#actor, max, actions, lease, wait, withResults],
-      { name: `taskq own${steps(claim)}`, terms: this.#claims },
-    );
+  /** The queue's clock, in milliseconds. */
+  async clock(): Promise<number> {
+    const query = `SELECT ${inMilliseconds("taskq.clock()")} AS now`;
+    return (await this.#rest.call(query, [], this.#urgently))[0].now;
   }
 
-  /** Ends the sleep of {@link own}: it fails with 57014, or brings what was granted before. */
-  interrupt(): void {
-    this.#waiter.interrupt();
+  /** Up to so many tasks. With `wait` it sleeps in the server until there are some. */
+  async own(claim: Claim, wait: string | null): Promise<Granted[]> {
+    const { max, actions, lease, withResults } = claim;
+    this.#asking++;
+    try {
+      return await this.#waiter.call(
+        `SELECT ${columns(claim)} FROM taskq.own_tasks($1, $2, $3, $4, ${WAIT}, $6${steps(claim)})`,
+        [this.actor, max, actions, lease, wait, withResults],
+        { name: `taskq own${steps(claim)}`, terms: this.#claims },
+      );
+    } finally {
+      this.#asking--;
+    }
+  }
+
+  /** Ends the sleep of {@link own}: it comes back with what was granted before, if anything. */
+  async wake(): Promise<void> {
+    if (this.#waking) return;
+    this.#waking = true;
+    try {
+      while (this.#asking > 0) {
+        await this.#rest.query("SELECT taskq.stop_waiting($1)", [this.actor], this.#urgently);
+        await pause(WAKE_AGAIN, undefined, { ref: false });
+      }
+    } catch {
+      // The sleep ends when its time is up, or with its connection.
+    } finally {
+      this.#waking = false;
+    }
   }
 
   /** Returns tasks and takes others, in one call: what was refused, and what was granted. */
@@ -158,7 +194,7 @@ export class Queue {
     const rows = await link.call(
       `SELECT sqlstate, ${columns(claim)}
          FROM taskq.return_and_own_tasks($1 || ${settingLockTimeout("$7")}, $2::jsonb, $3, $4::text[], $5, $6${steps(claim)})`,
-      [this.#actor, `[${returns.join(",")}]`, max, actions, lease, withResults, `${lockTimeout}ms`],
+      [this.actor, `[${returns.join(",")}]`, max, actions, lease, withResults, `${lockTimeout}ms`],
       { ...sending, name: `taskq return${steps(claim)}`, divisible: true },
     );
     const first = rows.findIndex((row) => row.sqlstate === null);
@@ -176,29 +212,71 @@ export class Queue {
     lease: string,
     lockTimeout: number,
     times: { timeout: number; patience: number },
-  ): Promise<boolean[]> {
+  ): Promise<Extended[]> {
     const ids = held.map((task) => task.task_id);
     const tokens = held.map((task) => task.token);
-    const rows = await this.#rest.query(
-      `SELECT owned
+    return this.#rest.query(
+      `SELECT owned, (${inMilliseconds("action_deadline")} - ${inMilliseconds("taskq.clock()")}) AS left
          FROM taskq.extend_tasks_ownership($1 || ${settingLockTimeout("$5")}, $2::text[], $3::uuid[], $4)`,
-      [this.#actor, ids, tokens, lease, `${lockTimeout}ms`],
+      [this.actor, ids, tokens, lease, `${lockTimeout}ms`],
       { ...this.#urgently, ...times, name: "taskq extend" },
     );
-    return rows.map((row) => row.owned);
   }
 
-  /** Claims no more, and sends nothing after this time (`Date.now()`). The claim under way has `patience` to end. */
-  stop(giveUpAt: number, patience: number): void {
+  /** What the tasks that a task ran after have left, one row each, however large they are together. */
+  results(taskId: string): Promise<GrantedResult[]> {
+    return this.#rest.call("SELECT * FROM taskq.dependency_results($1)", [taskId], this.#urgently);
+  }
+
+  /** What has become of tries that have failed. */
+  outcomes(taskIds: string[]): Promise<Outcome[]> {
+    return this.#rest.query(
+      `SELECT id, state, num_tries, max_tries, ${inMilliseconds("not_before")} AS next_at
+         FROM taskq.tasks WHERE id = ANY ($1)`,
+      [taskIds],
+      this.#urgently,
+    );
+  }
+
+  /** The steps that a task has saved, one row each. */
+  async steps(taskId: string): Promise<Record<string, unknown>> {
+    const query = "SELECT step, result FROM taskq.steps WHERE task_id = $1";
+    const rows = await this.#rest.call(query, [taskId], this.#urgently);
+    return Object.fromEntries(rows.map(({ step, result }) => [step, result]));
+  }
+
+  /** Claims no more. The claim under way has `patience` to end. */
+  claimNoMore(patience: number): void {
     this.#claims.giveUpAt(0, Date.now() + patience);
-    this.#waiter.interrupt();
+    void this.wake();
+  }
+
+  /** Claims no more, and sends nothing after this time (`Date.now()`). */
+  stop(giveUpAt: number, patience: number): void {
     this.#terms.giveUpAt(giveUpAt);
+    this.claimNoMore(patience);
   }
 
   /** Closes the connections but the app's, over which a worker that has failed still returns what was in hand. */
   async close(): Promise<void> {
     await Promise.all([this.#waiter, this.#urgent, this.#late].map((link) => link.close()));
   }
+}
+
+/** A task after a try. */
+export interface Outcome {
+  id: string;
+  state: string;
+  num_tries: number;
+  /** NULL: as many as it takes. */
+  max_tries: number | null;
+  next_at: number | null;
+}
+
+/** What an extension says of a task: whether it is still held, and for how many milliseconds from now on. */
+export interface Extended {
+  owned: boolean;
+  left: number | null;
 }
 
 /** What a call has refused, and what it has granted. */

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, sqlState } from "./errors.js";
-import { isInternal, isPassing, isTimeOut, TRIES } from "./failures.js";
+import { cannotBeSent, isInternal, isPassing, isTimeOut, TRIES } from "./failures.js";
 import { MOMENT } from "./leases.js";
 import type { Performance } from "./performance.js";
 import type { Claim, Granted, Queue, Refused } from "./queue.js";
@@ -35,15 +35,21 @@ export class Returns {
     this.#worker = worker;
   }
 
-  /** Returns what has ended, and takes as much again. */
-  async send(ended: Performance[]): Promise<void> {
+  /** Returns what has ended, and takes as much again, unless it is to be returned `alone`. */
+  async send(ended: Performance[], alone = false): Promise<void> {
     // The task of a lost one is another's by now, or gone.
     const kept = ended.filter(({ text, task }) => text !== undefined && !task.lost);
     const claim = this.#worker.claim(ended);
+    if (alone) claim.max = 0;
     let granted: Granted[] = [];
     try {
       if (kept.length > 0 || claim.max > 0) granted = await this.#sendTogether(kept, claim, MOMENT);
     } catch (error) {
+      // It may be what was to be granted: a claim finds out.
+      if (cannotBeSent(error) && claim.max > 0) {
+        this.#worker.claimed(claim);
+        return this.send(ended, true);
+      }
       this.#worker.claimed(claim);
       this.#worker.returned(ended.filter((performance) => !kept.includes(performance)));
       return this.#divide(kept, error);

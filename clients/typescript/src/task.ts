@@ -1,8 +1,9 @@
-import { decodeBody, encodeTask, interval, toJson } from "./encode.js";
-import { isUnstorable, messageOf, Reject, sqlState, TaskLost } from "./errors.js";
+import { interval } from "./durations.js";
+import { decodeBody, encodeTask, toJson } from "./encode.js";
+import { isUnstorable, Lost, messageOf, Reject, sqlState } from "./errors.js";
 import type { Link } from "./link.js";
 import { runOn } from "./queryable.js";
-import type { Granted } from "./queue.js";
+import type { Granted, GrantedResult } from "./queue.js";
 import type { DependencyResult, Duration, NewTask, Queryable } from "./types.js";
 
 /** What a return may say besides the result. */
@@ -47,10 +48,12 @@ export class Task {
   /** What an earlier try has saved with {@link report}. */
   readonly checkpoint: unknown;
   /** What its dependencies have left; for actions that are registered with `results: true`, and workflows. */
-  readonly results: DependencyResult[];
+  results: DependencyResult[];
   /** @internal The steps that a workflow has saved. */
-  readonly steps: Record<string, unknown>;
+  steps: Record<string, unknown>;
   readonly #calls: Link;
+  /** @internal Told when the signal is aborted, before the handler is. */
+  onAbort: (() => void) | undefined;
   #completed = false;
   #aborted: Error | undefined;
   #controller: AbortController | undefined;
@@ -66,13 +69,7 @@ export class Task {
     this.numTries = granted.num_tries;
     this.numFailures = granted.num_failures;
     this.checkpoint = granted.checkpoint;
-    this.results = (granted.results ?? []).map((row) => ({
-      taskId: row.task_id,
-      action: row.action,
-      statusCode: row.status_code,
-      status: row.status,
-      result: row.result,
-    }));
+    this.results = resultsOf(granted.results ?? []);
     this.steps = granted.steps ?? {};
     this.#calls = calls;
   }
@@ -83,7 +80,7 @@ export class Task {
   }
 
   /**
-   * Aborted when the result is of no use any more: the task was cancelled or taken over (the reason is a `TaskLost`), or
+   * Aborted when the result is of no use any more: the task was cancelled or taken over (the reason is a `Lost`), or
    * the worker stops and the grace is over, or has failed (a `WorkerStopped`).
    */
   get signal(): AbortSignal {
@@ -105,13 +102,15 @@ export class Task {
 
   /** @internal Tells the handler to end. */
   abort(reason: Error): void {
-    this.#aborted ??= reason;
+    if (this.#aborted) return;
+    this.#aborted = reason;
+    this.onAbort?.();
     this.#controller?.abort(this.#aborted);
   }
 
   /** Whether the task was cancelled, deleted or taken over. What the handler returns is dropped then. */
   get lost(): boolean {
-    return this.#aborted instanceof TaskLost;
+    return this.#aborted instanceof Lost;
   }
 
   /** Says how far it is (0 to 1), and saves a checkpoint, which comes with the next try if there is one. */
@@ -142,7 +141,7 @@ export class Task {
       return await call;
     } catch (error) {
       if (sqlState(error) !== "TQ001") throw error;
-      throw new TaskLost(`task "${this.id}" is not ours any more`, { cause: error });
+      throw new Lost(`task "${this.id}" is not ours any more`, { cause: error });
     }
   }
 
@@ -150,6 +149,17 @@ export class Task {
   get wasCompleted(): boolean {
     return this.#completed;
   }
+}
+
+/** What dependencies have left, from the rows that tell it. */
+export function resultsOf(rows: GrantedResult[]): DependencyResult[] {
+  return rows.map((row) => ({
+    taskId: row.task_id,
+    action: row.action,
+    statusCode: row.status_code,
+    status: row.status,
+    result: row.result,
+  }));
 }
 
 /** Completes a task in the transaction of a client. */

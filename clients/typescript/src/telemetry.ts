@@ -1,4 +1,3 @@
-import { createRequire } from "node:module";
 import type * as Otel from "@opentelemetry/api";
 import { describe, guarded } from "./errors.js";
 import type { Return } from "./queue.js";
@@ -9,7 +8,7 @@ const otel = load();
 
 function load(): typeof Otel | undefined {
   try {
-    return createRequire(import.meta.url)("@opentelemetry/api");
+    return require("@opentelemetry/api");
   } catch {
     return undefined;
   }
@@ -61,7 +60,9 @@ export interface Ending {
 export async function tracedPerformance<E extends Ending>(task: Task, perform: () => Promise<E>): Promise<E> {
   if (!otel) return perform();
   const { context, propagation, trace, ROOT_CONTEXT, SpanKind } = otel;
-  const inserted = propagation.extract(ROOT_CONTEXT, task.metadata);
+  // Nothing else of the metadata: whoever may insert could make `baggage` of other services with it.
+  const { traceparent, tracestate } = task.metadata;
+  const inserted = propagation.extract(ROOT_CONTEXT, { traceparent, tracestate });
   const origin = trace.getSpanContext(inserted);
   const first = task.numTries <= 1;
   const span = trace.getTracer(NAME).startSpan(

@@ -6,7 +6,8 @@
 import { createHash, randomBytes } from "node:crypto";
 import pg from "pg";
 import type { App } from "./app.js";
-import { decodeBody, inMilliseconds, interval } from "./encode.js";
+import { interval } from "./durations.js";
+import { decodeBody, inMilliseconds } from "./encode.js";
 import type { Duration, WorkOptions } from "./types.js";
 
 /** How the database of a test is made. */
@@ -184,12 +185,12 @@ function maintenance(connectionString: string | undefined): string | undefined {
   return connectionString ? undefined : (process.env.PGDATABASE ?? "postgres");
 }
 
-/** The same server, another database. */
+/** The same server, another database. The URL may be one without a host that `new URL` would read. */
 function withDatabase(connectionString: string | undefined, database: string): string {
   if (connectionString) {
-    const url = new URL(connectionString);
-    url.pathname = `/${database}`;
-    return url.href;
+    const [, server, rest] = /^([a-z]+:\/\/[^/?#]*)(?:\/[^?#]*)?(.*)$/s.exec(connectionString) ?? [];
+    if (server === undefined) throw new TypeError(`this is no URL of a server: ${connectionString}`);
+    return `${server}/${database}${rest}`;
   }
   const { PGHOST = "localhost", PGPORT = "5432", PGUSER = "postgres" } = process.env;
   return `postgresql:///${database}?host=${encodeURIComponent(PGHOST)}&port=${PGPORT}&user=${encodeURIComponent(PGUSER)}`;

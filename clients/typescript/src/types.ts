@@ -1,8 +1,9 @@
 import type { Client, ClientBase, Pool, PoolClient } from "pg";
+import type { Handle } from "./handle.js";
 import type { Task } from "./task.js";
 
-/** A length of time: an interval of PostgreSQL, `"5 minutes"`, or a number of milliseconds. */
-export type Duration = string | number;
+/** A length of time: an interval of PostgreSQL, `"5 minutes"`. */
+export type Duration = string;
 
 /** A point in time: a `Date`, or a timestamp of PostgreSQL as text. */
 export type Instant = Date | string;
@@ -11,7 +12,7 @@ export type Instant = Date | string;
 export type Condition = "completed" | "settled" | "aborted";
 
 /** A dependency: an id (condition `completed`), or an id with its condition. */
-export type Dependency = string | { id: string; condition?: Condition };
+export type Dependency = string | { readonly id: string; condition?: Condition };
 
 /** How long a task waits for its next try. */
 export interface Backoff {
@@ -72,8 +73,61 @@ export interface TaskOptions {
 
 /** A whole task, for `App.insertTasks` and for children. */
 export interface NewTask extends TaskOptions {
-  action: string;
+  action: string | Action;
   body?: unknown;
+}
+
+/** A task that is named by its id, or by the handle that its insertion gave. */
+export type Id = string | { readonly id: string };
+
+/** Tasks that are chosen by what they are, rather than by their ids. */
+export interface Selection {
+  actions?: string[];
+  groups?: string[];
+}
+
+/** What can be paused. */
+export type Target = { action: string } | { group: string } | { schedule: string };
+
+/** Settings of an action, over all workers together: the arguments of `taskq.set_action`. */
+export interface ActionSettings {
+  maxTries?: number;
+  backoff?: Backoff;
+  maxConcurrency?: number;
+  rateLimit?: number;
+  ratePeriod?: Duration;
+  retention?: Duration;
+  retentionAborted?: Duration;
+  notify?: boolean;
+  onTimeout?: "retry" | "abort";
+  maxTimeouts?: number;
+  fair?: boolean;
+  maxPerGroup?: number;
+  expiresIn?: Duration;
+  maxRunTime?: Duration;
+  /** Settings that are to be as though never set, by their names in SQL. */
+  clear?: string[];
+}
+
+/** Settings of a group: the arguments of `taskq.set_group`. */
+export interface GroupSettings {
+  maxConcurrency?: number;
+  weight?: number;
+  clear?: string[];
+}
+
+/** A task as the view `taskq.tasks` shows it, with names in camel case. Times are as the connection reads them. */
+export interface TaskState {
+  id: string;
+  action: string;
+  state: "blocked" | "scheduled" | "ready" | "in-progress" | "completed" | "aborted";
+  body: string | null;
+  statusCode: "pending" | "in-progress" | "completed" | "aborted";
+  status: string | null;
+  cause: string | null;
+  result: unknown;
+  numTries: number;
+  [column: string]: unknown;
 }
 
 /** What can run a statement in a transaction of the caller's. */
@@ -116,9 +170,21 @@ export interface DependencyResult {
 
 /** Where the package says what happens. `console` is one; so are most loggers. */
 export interface Logger {
-  info(message: string): void;
-  warn(message: string): void;
-  error(message: string): void;
+  /** Each try. Absent: not said. */
+  debug?(message: string, fields?: LogFields): void;
+  info(message: string, fields?: LogFields): void;
+  /** What is tried again. */
+  warn(message: string, fields?: LogFields): void;
+  /** What has aborted, or is lost. */
+  error(message: string, fields?: LogFields): void;
+}
+
+/** The facts of a line, for structured logs. */
+export interface LogFields {
+  action?: string;
+  taskId?: string;
+  numTries?: number;
+  error?: unknown;
 }
 
 /**
@@ -158,14 +224,16 @@ export interface ScheduleOptions {
   timezone?: string;
   overlap?: "skip" | "queue" | "replace";
   backfill?: "one" | "none" | "all";
+  /** How many missed runs `backfill: "all"` makes up for at most. */
+  maxBackfill?: number;
   client?: Queryable;
 }
 
-/** A registered action, for insertion with the types of its handler. */
-export interface Action<Body> {
+/** A registered action, for insertion with the types of its handler. It can be given wherever an action is named. */
+export interface Action<Body = any, Result = unknown> {
   readonly action: string;
-  insert(body: Body, options?: TaskOptions & InsertCall): Promise<string | null>;
-  insertMany(bodies: Body[], options?: Omit<TaskOptions, "id"> & InsertCall): Promise<string[]>;
+  insert(body: Body, options?: TaskOptions & InsertCall): Promise<Handle<Result>>;
+  insertMany(bodies: Body[], options?: Omit<TaskOptions, "id"> & InsertCall): Promise<Handle<Result>[]>;
 }
 
 /** How `App.work` works. */
@@ -184,6 +252,11 @@ export interface WorkOptions {
   untilIdle?: boolean;
   /** How long running handlers have to end once the worker stops. 30 seconds. */
   grace?: Duration;
+  /**
+   * So long after a worker that a signal has stopped the process ends, with 0, if a handler still runs then. Absent: not before
+   * that handler has ended. In the meantime the program may close what it has opened.
+   */
+  exitAfter?: Duration;
   /** Whether SIGTERM and SIGINT stop the worker, and a second one ends it at once. True. */
   signals?: boolean;
   /** Told of the errors of handlers, unless the task is lost or the worker stops it: for a service that collects errors. */

@@ -48,7 +48,7 @@ describe("after the end", () => {
         begun.open();
         await go.promise;
       });
-      const first = await app.insert("going on", 1);
+      const { id: first } = await app.insert("going on", 1);
       const working = app.work();
       await begun.promise;
       const claiming = "usename = $1 AND query LIKE '%own_tasks($1, $2%' AND state = 'active'";

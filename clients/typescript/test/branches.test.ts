@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import type { Id } from "taskq-pg";
 import { Reject } from "taskq-pg";
 import { Database, gate, pause } from "./support.js";
 
@@ -20,7 +21,7 @@ describe("branches of a workflow", () => {
         pause(300).then(() => ctx.step("late", () => ++runs)),
       ]),
     );
-    const id = await app.insert("beside");
+    const { id } = await app.insert("beside");
     const working = app.work();
     await database.until(id, "blocked");
     await pause(600);
@@ -64,7 +65,7 @@ describe("branches of a workflow", () => {
         }),
       ]),
     );
-    const id = await app.insert("two", null, { backoff: { kind: "fixed", initial: 0 } });
+    const { id } = await app.insert("two", null, { backoff: { kind: "fixed", initial: "0 milliseconds" } });
     const working = app.work();
     await database.until(id, "in-progress");
     // Long enough for a next try, if there were one.
@@ -93,7 +94,9 @@ describe("branches of a workflow", () => {
         }),
       ]),
     );
-    const id = await app.insert("nested beside", null, { backoff: { kind: "fixed", initial: 0 } });
+    const { id } = await app.insert("nested beside", null, {
+      backoff: { kind: "fixed", initial: "0 milliseconds" },
+    });
     const working = app.work();
     assert.deepEqual((await database.until(id, "completed")).result, [null, 7]);
     await app.stop();
@@ -116,9 +119,9 @@ describe("branches of a workflow", () => {
     app.task("next", { transactional: true }, () => "next");
     const ids = [await app.insert("raced")];
     const working = app.work({ concurrency: 1 });
-    await database.until(ids[0] as string, "completed");
+    await database.until(ids[0] as Id, "completed");
     go.open();
-    const next = await app.insert("next");
+    const { id: next } = await app.insert("next");
     await database.until(next, "completed");
     assert.equal(inner, 0);
     await app.stop();
@@ -135,7 +138,7 @@ describe("branches of a workflow", () => {
         throw new Error("too early");
       };
       const early = kind === "call" ? ctx.call("early", "aborts") : ctx[kind]("early", fails);
-      if (kind === "call") await ctx.sleep("nap", 1);
+      if (kind === "call") await ctx.sleep("nap", "1 millisecond");
       await ctx.step("slow", () => pause(300));
       return early.catch((error) => error.message);
     });

@@ -49,14 +49,14 @@ describe("the app's connections", () => {
     await app.work({ untilIdle: true });
     await client.query("ROLLBACK");
     await client.end();
-    assert.equal(await inserting, "slow");
+    assert.equal((await inserting).id, "slow");
   });
 
   test("close does not wait for a transactional handler that does not end", async () => {
     const app = database.app();
     app.task("endless", { transactional: true }, () => new Promise(() => {}));
-    const id = await app.insert("endless");
-    const working = app.work({ grace: 100 });
+    const { id } = await app.insert("endless");
+    const working = app.work({ grace: "100 milliseconds" });
     await database.until(id, "in-progress");
     await app.close();
     await working;
@@ -75,7 +75,7 @@ describe("the app's connections", () => {
     const connections = () => database.rows("SELECT FROM pg_stat_activity WHERE application_name = 'failed'");
     const go = gate();
     app.task("slow", () => go.promise);
-    const id = await app.insert("slow");
+    const { id } = await app.insert("slow");
     const working = app.work();
     const failing = assert.rejects(working, /does not exist/);
     await database.until(id, "in-progress");

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import type { Id } from "taskq-pg";
 import { Complete, Reject, Retry } from "taskq-pg";
 import { drain } from "taskq-pg/testing";
 import { z } from "zod";
@@ -29,7 +30,7 @@ describe("what handlers return and throw", () => {
     await app.insert("number", 1, { id: "one" });
     await add.insert({ a: 1, b: 2 }, { id: "3", dependsOn: ["one"], metadata: { by: "ann" }, priority: 5 });
     await drain(app);
-    const settled = await app.waitForTask<number>("3");
+    const settled = await app.wait<number>("3");
     assert.deepEqual([settled?.statusCode, settled?.result], ["completed", 3]);
     assert.ok(settled?.settledAt instanceof Date);
   });
@@ -37,7 +38,7 @@ describe("what handlers return and throw", () => {
   test("a wait for a task that is not settled ends with its time", async () => {
     const app = database.app();
     await app.insert("never", null, { id: "never" });
-    assert.equal(await app.waitForTask("never", { timeout: 50 }), undefined);
+    await assert.rejects(app.wait("never", { timeout: "50 milliseconds" }), { name: "TimedOut" });
   });
 
   // A handler may throw anything. The worker survives it, and the task says what it was.
@@ -59,7 +60,7 @@ describe("what handlers return and throw", () => {
       app.task(`throws ${what}`, () => {
         throw make();
       });
-      const id = await app.insert(`throws ${what}`);
+      const { id } = await app.insert(`throws ${what}`);
       await app.work({ untilIdle: true });
       const task = await database.task(id);
       assert.equal(task.state, state);
@@ -74,14 +75,14 @@ describe("what handlers return and throw", () => {
       if (task.numTries === 1) throw new Retry("come back", { after: "2 hours" });
     });
     app.task("at once", (_, task) => {
-      if (task.numTries <= 2) throw new Retry("again", { after: 0 });
+      if (task.numTries <= 2) throw new Retry("again", { after: "0 milliseconds" });
     });
     app.task("uncounted", (_, task) => {
       if (task.numTries === 1) throw new Retry("busy", { countTry: false, after: "3 hours" });
     });
-    const later = await app.insert("later");
-    const atOnce = await app.insert("at once");
-    const uncounted = await app.insert("uncounted", null, { maxTries: 1 });
+    const { id: later } = await app.insert("later");
+    const { id: atOnce } = await app.insert("at once");
+    const { id: uncounted } = await app.insert("uncounted", null, { maxTries: 1 });
     await app.work({ untilIdle: true });
     const [row] = await database.rows(
       "SELECT status, not_before - now() > '1 hour' AS late FROM taskq.tasks WHERE id = $1",
@@ -130,7 +131,7 @@ describe("what handlers return and throw", () => {
       assert.equal(task.state, "aborted", results[n]?.[0]);
       assert.match(task.status, results[n]?.[2] as RegExp);
     }
-    assert.equal((await database.task(good as string)).result, "good");
+    assert.equal((await database.task(good as Id)).result, "good");
   });
 
   // Results that JSON writes in its own way.
@@ -162,7 +163,7 @@ describe("what handlers return and throw", () => {
       "bad parent",
       () => new Complete(1, { children: [{ action: "child", dependsOn: ["no such task"] }] }),
     );
-    const id = await app.insert("bad parent");
+    const { id } = await app.insert("bad parent");
     await app.work({ untilIdle: true });
     const task = await database.task(id);
     assert.deepEqual(
@@ -177,15 +178,17 @@ describe("what handlers return and throw", () => {
     const schema = z.object({ file: z.string(), width: z.number().default(100) });
     app.task("resize", { schema }, (body) => void seen.push(body));
     app.task("own check", { schema: (body) => assertEven(body) }, (n) => n / 2);
-    const good = await app.insert("resize", { file: "a.png" });
-    const bad = await app.insert("resize", { file: 7 });
-    const [even, odd] = await app.insertMany("own check", [4, 3]);
+    // Of an app that knows nothing of the schema.
+    const other = database.app();
+    const { id: good } = await other.insert("resize", { file: "a.png" });
+    const { id: bad } = await other.insert("resize", { file: 7 });
+    const [even, odd] = await other.insertMany("own check", [4, 3]);
     await app.work({ untilIdle: true });
     assert.deepEqual(seen, [{ file: "a.png", width: 100 }]);
     assert.equal((await database.task(good)).state, "completed");
     assert.match((await database.task(bad)).status, /^the body does not fit: file: .*string/);
-    assert.equal((await database.task(even as string)).result, 2);
-    const { state, status } = await database.task(odd as string);
+    assert.equal((await database.task(even as Id)).result, 2);
+    const { state, status } = await database.task(odd as Id);
     assert.deepEqual([state, status], ["aborted", "the body does not fit: 3 is odd"]);
   });
 
@@ -203,7 +206,7 @@ describe("what handlers return and throw", () => {
     const order: string[] = [];
     app.task("leaf", () => void order.push("leaf"));
     app.task("end", () => void order.push("end"));
-    const parent = await app.insert("parent");
+    const { id: parent } = await app.insert("parent");
     await app.insert("end", null, { dependsOn: [parent] });
     await drain(app);
     assert.deepEqual(order, ["leaf", "end"]);
@@ -219,7 +222,7 @@ describe("what handlers return and throw", () => {
     app.task("steps", async (_, task) => {
       seen.push(task.checkpoint);
       await task.report({ status: "half", progress: 0.5, checkpoint: { line: 40 } });
-      if (task.numTries === 1) throw new Retry("interrupted", { after: 0 });
+      if (task.numTries === 1) throw new Retry("interrupted", { after: "0 milliseconds" });
     });
     await app.insert("steps");
     await app.work({ untilIdle: true });

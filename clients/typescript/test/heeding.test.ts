@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import pg from "pg";
-import { Reject, type Task } from "taskq-pg";
+import { Reject, Retry, type Task } from "taskq-pg";
 import { Database, gate, pause, until } from "./support.js";
 
 describe("a stop, and what handlers make of it", () => {
@@ -30,7 +30,7 @@ describe("a stop, and what handlers make of it", () => {
       }
     });
     const ids = [await app.insert("loop"), await app.insert("caught")];
-    const working = app.work({ grace: 100 });
+    const working = app.work({ grace: "100 milliseconds" });
     for (const id of ids) await database.until(id, "in-progress");
     await pause(200);
     await app.stop();
@@ -64,7 +64,7 @@ describe("a stop, and what handlers make of it", () => {
     app.workflow("step", (ctx) => ctx.step("copy", () => copy(ctx.task, () => {})));
     const actions = ["transactional", "transaction", "step"];
     for (const action of actions) await app.insert(action, null, { id: action });
-    const working = app.work({ grace: 100 });
+    const working = app.work({ grace: "100 milliseconds" });
     for (const action of actions) await database.until(action, "in-progress");
     await app.stop();
     await working;
@@ -94,8 +94,8 @@ describe("a stop, and what handlers make of it", () => {
       await client.end();
     });
     const completed = gate();
-    const id = await app.insert("rolls back");
-    const working = app.work({ grace: 100 });
+    const { id } = await app.insert("rolls back");
+    const working = app.work({ grace: "100 milliseconds" });
     await completed.promise;
     await app.stop();
     await working;
@@ -107,7 +107,7 @@ describe("a stop, and what handlers make of it", () => {
   test("a stop after one that is to be at once does not bring the grace back", async () => {
     const app = database.app();
     app.task("endless", () => new Promise(() => {}));
-    const id = await app.insert("endless");
+    const { id } = await app.insert("endless");
     const working = app.work({ grace: "1 minute" });
     await database.until(id, "in-progress");
     const began = Date.now();
@@ -122,7 +122,7 @@ describe("a stop, and what handlers make of it", () => {
     app.task("quick", () => {});
     await app.insert("quick");
     let over = false;
-    const working = app.work({ untilIdle: true, grace: 200 }).finally(() => {
+    const working = app.work({ untilIdle: true, grace: "200 milliseconds" }).finally(() => {
       over = true;
     });
     while (!over) {
@@ -138,7 +138,7 @@ describe("a stop, and what handlers make of it", () => {
     app.task("fails", () => {
       throw new Error("no");
     });
-    const id = await app.insert("fails");
+    const { id } = await app.insert("fails");
     const onError = async () => {
       throw new Error("the error service is down");
     };
@@ -152,7 +152,7 @@ describe("a stop, and what handlers make of it", () => {
     app.task("long", () => {
       throw new Reject(`a${"😀".repeat(6000)}`);
     });
-    const id = await app.insert("long");
+    const { id } = await app.insert("long");
     await app.work({ untilIdle: true });
     const { state, status } = await database.task(id);
     assert.deepEqual([state, status.startsWith("a😀")], ["aborted", true]);
@@ -166,6 +166,22 @@ describe("a stop, and what handlers make of it", () => {
     for (const maxConcurrency of [0, 1.5, Number.NaN])
       assert.throws(() => app.task("some", { maxConcurrency }, () => {}), /maxConcurrency is no positive/);
     app.task("all", { maxConcurrency: Number.POSITIVE_INFINITY }, () => {});
-    await app.insert("any", null, { delay: 0.1 + 0.2 - 0.3 });
+    for (const options of [
+      { notBefore: new Date("tomorrow") },
+      { expiresAt: new Date(Number.NaN) },
+      { maxTries: Number.POSITIVE_INFINITY },
+      { priority: Number.NaN },
+      { numRequired: Number.NaN, dependsOn: [] },
+      { backoff: { kind: "fixed", initial: "1 second", jitter: Number.NaN } },
+      { delay: 5 as unknown as string },
+      { expiresIn: Number.NaN as unknown as string },
+      { retention: { completed: 5 as unknown as string } },
+    ] as const)
+      await assert.rejects(
+        app.insert("any", null, options as object),
+        /no number|invalid Date|a length of time is a text/,
+      );
+    assert.throws(() => new Retry("later", { after: 5 as unknown as string }), /such as "5 milliseconds"/);
+    assert.deepEqual(await database.states("any"), {}, "nothing was inserted");
   });
 });

@@ -22,22 +22,22 @@ describe("insertion", () => {
 
   test("every key reaches the queue under its name", async () => {
     await app.insert("none", null, { id: "first" });
-    const id = await app.insert(
+    const { id } = await app.insert(
       "keys",
       { a: 1 },
       {
         id: "all keys",
         priority: 7,
         maxTries: 3,
-        lease: 90_000,
+        lease: "90000 milliseconds",
         delay: "1 hour",
         dependsOn: [{ id: "first", condition: "settled" }],
         groupId: "g",
         workgroup: "w",
         mergeKey: "m",
         seed: true,
-        backoff: { kind: "fixed", initial: 2000, jitter: 0.5 },
-        retention: { completed: "1 day", aborted: 60_000 },
+        backoff: { kind: "fixed", initial: "2000 milliseconds", jitter: 0.5 },
+        retention: { completed: "1 day", aborted: "1 minute" },
         metadata: { by: "ann" },
         postResult: true,
       },
@@ -114,9 +114,11 @@ describe("insertion", () => {
   test("an id that exists is refused, or skipped", async () => {
     await app.insert("twice", 1, { id: "once" });
     await assert.rejects(app.insert("twice", 2, { id: "once" }), { code: "TQ002" });
-    assert.equal(await app.insert("twice", 2, { id: "once", onConflict: "skip" }), null);
-    assert.deepEqual(await app.insertMany("twice", [3], { uniqueBy: "key" }).then((ids) => ids.length), 1);
-    assert.equal(await app.insert("twice", 4, { uniqueBy: { key: "key", onConflict: "skip" } }), null);
+    const skipped = await app.insert("twice", 2, { id: "once", onConflict: "skip" });
+    assert.deepEqual([skipped.id, skipped.inserted], ["once", false]);
+    const [holder] = await app.insertMany("twice", [3], { uniqueBy: "key" });
+    const kept = await app.insert("twice", 4, { uniqueBy: { key: "key", onConflict: "skip" } });
+    assert.deepEqual([kept.id, kept.inserted, holder?.inserted], [holder?.id, false, true]);
   });
 
   test("a graph in one call", async () => {
@@ -124,7 +126,7 @@ describe("insertion", () => {
       { id: "bake", action: "graph", dependsOn: ["mix"] },
       { id: "mix", action: "graph" },
     ]);
-    assert.deepEqual(ids, ["bake", "mix"]);
+    assert.deepEqual(ids.map(String), ["bake", "mix"]);
     assert.equal((await database.task("bake")).state, "blocked");
   });
 
@@ -184,7 +186,8 @@ describe("insertion", () => {
       const body = { quote: 'it\'s \\ "quoted" ? $1' };
       await transaction(async (client, row) => {
         await write(client, row);
-        assert.equal(await app.insert("orm", body, { id: `${name} 1`, client }), `${name} 1`);
+        const handle = await app.insert("orm", body, { id: `${name} 1`, client });
+        assert.deepEqual([handle.id, handle.inserted], [`${name} 1`, true]);
         assert.equal(await database.task(`${name} 1`), undefined, "it is not committed yet");
       });
       assert.deepEqual(JSON.parse((await database.task(`${name} 1`)).body), body);
@@ -203,7 +206,7 @@ describe("insertion", () => {
       $queryRawUnsafe: async (text: string, ...values: unknown[]) =>
         (await database.client.query(text, values)).rows,
     };
-    assert.equal(await app.insert("orm", 1, { id: "prisma", client }), "prisma");
+    assert.equal((await app.insert("orm", 1, { id: "prisma", client })).id, "prisma");
   });
 
   test("a client that is none is told so", async () => {

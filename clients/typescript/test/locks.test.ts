@@ -87,7 +87,7 @@ describe("a task that is locked", () => {
       go.open();
       await database.until("r2", "completed");
       await database.until("r3", "completed");
-      const next = await app.insert("returned");
+      const { id: next } = await app.insert("returned");
       await database.until(next, "completed");
     });
     const { result, num_tries } = await database.until("r1", "completed");
@@ -119,7 +119,7 @@ describe("a task that is locked", () => {
     const app = database.app();
     const ids = Array.from({ length: 15 }, (_, n) => `s${10 + n}`);
     app.task("stopped", () => new Promise(() => {}));
-    await begun(app, "stopped", ids, { grace: 100 });
+    await begun(app, "stopped", ids, { grace: "100 milliseconds" });
     await locked(ids.slice(0, 12), async () => {
       await app.stop();
       for (const id of ids.slice(12)) {

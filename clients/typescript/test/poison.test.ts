@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { inspect } from "node:util";
+import type { Id } from "taskq-pg";
 import { Complete, Reject, Retry } from "taskq-pg";
 import { between, errorMessage, pipe, READY } from "./between.js";
 import { Database } from "./support.js";
@@ -38,7 +39,7 @@ describe("poison", () => {
     "a child with a circle": [() => child({ body: circle }), "aborted", /no JSON.*circular/],
     "a child's metadata": [() => child({ metadata: { n: 1n } }), "aborted", /no JSON.*BigInt/],
     "a status": [() => new Complete(1, { status: big }), "aborted", /no JSON.*BigInt/],
-    "a delay": [() => new Complete(1, { delayChildren: big }), "aborted", /no JSON.*BigInt/],
+    "a delay": [() => new Complete(1, { delayChildren: big }), "scheduled", /a length of time is a text/],
     "a toJSON that throws nothing": [() => ({ toJSON: thrown(undefined) }), "aborted", /no JSON/],
     "a toJSON that throws the second time": [
       () => {
@@ -48,8 +49,8 @@ describe("poison", () => {
       "completed",
       null,
     ],
-    "after a bigint": [thrown(new Retry("later", { after: big })), "scheduled", /later/],
-    "after no number": [thrown(new Retry("later", { after: Number.NaN })), "scheduled", /refused/],
+    "after a bigint": [thrown(new Retry("later", { after: `${big}` })), "scheduled", /later/],
+    "after no number": [thrown(new Retry("later", { after: "NaN" })), "scheduled", /refused/],
     "a symbol as a name": [thrown(error({ key: "name", value: Symbol("s") })), "scheduled", /no text/],
     "a message that throws": [thrown(error({ key: "message", ...throwing })), "scheduled", /no text/],
     "a message without a prototype": [
@@ -76,8 +77,8 @@ describe("poison", () => {
       const app = database.app();
       app.task(what, handler);
       app.task("beside", () => "fine");
-      const id = await app.insert(what);
-      const beside = await app.insert("beside");
+      const { id } = await app.insert(what);
+      const { id: beside } = await app.insert("beside");
       await app.work({ untilIdle: true, onError: thrown(revoked()) });
       const task = await database.task(id);
       assert.equal(task.state, state);
@@ -108,7 +109,7 @@ describe("poison", () => {
       app.task(`transactional ${state}`, { transactional: true }, () => "refuse this");
       app.task("beside", () => "fine");
       const ids = [await app.insert(`plain ${state}`), await app.insert(`transactional ${state}`)];
-      const beside = await app.insert("beside");
+      const { id: beside } = await app.insert("beside");
       await app.work({ untilIdle: true });
       await app.close();
       way.close();
@@ -134,7 +135,7 @@ describe("poison", () => {
     );
     const app = database.app({ connectionString: way.connectionString });
     app.task("kept", () => "keep this");
-    const id = await app.insert("kept");
+    const { id } = await app.insert("kept");
     await app.work({ untilIdle: true });
     await app.close();
     way.close();
@@ -161,11 +162,15 @@ describe("poison", () => {
       const [one, two] = await app.insertMany(`claimed ${what}`, [1, 2]);
       await app.work({ untilIdle: true, concurrency: 1 });
       assert.deepEqual(
-        [(await database.task(one as string)).result, (await database.task(two as string)).result, refusals],
+        [(await database.task(one as Id)).result, (await database.task(two as Id)).result, refusals],
         ["done", "done", 2],
       );
       last = Number.POSITIVE_INFINITY;
-      if (what === "own") await assert.rejects(app.work({ untilIdle: true }), /could not open relation/);
+      // The worker does not end for it: it finds the action, and leaves that out for a while.
+      app.task("another", () => "done");
+      if (what === "own") await app.work({ untilIdle: true });
+      const found = app.lines.filter((line) => line.includes("cannot be sent"));
+      assert.deepEqual(found.length, what === "own" ? 2 : 0, `${found}`);
       await app.close();
       way.close();
     });
@@ -177,7 +182,7 @@ describe("poison", () => {
     app.task("large", () => "x".repeat(280_000_000));
     app.task("beside", () => "fine");
     const ids = await app.insertMany("large", [1, 2]);
-    const beside = await app.insert("beside");
+    const { id: beside } = await app.insert("beside");
     await app.work({ untilIdle: true });
     for (const id of ids) {
       const { state, status } = await database.task(id);

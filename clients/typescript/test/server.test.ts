@@ -29,7 +29,7 @@ describe("the server goes away", { skip }, () => {
       const go = gate();
       app.task("slow", { lease: "1 minute" }, () => go.promise.then(() => "kept"));
       app.task("quick", () => "quick");
-      const slow = await app.insert("slow");
+      const { id: slow } = await app.insert("slow");
       const working = app.work();
       await until(
         async () =>

@@ -19,9 +19,9 @@ describe("settings of others", () => {
   test("times are the same in every DateStyle", async () => {
     const app = database.app();
     app.task("any", () => 1);
-    const id = await app.insert("any");
+    const { id } = await app.insert("any");
     await app.work({ untilIdle: true });
-    const settled = await app.waitForTask(id);
+    const settled = await app.wait(id);
     assert.ok(Math.abs(Number(settled?.settledAt) - Date.now()) < 60_000, `${settled?.settledAt}`);
     const next = await app.schedule("nightly", "0 3 * * *", { action: "none" });
     assert.ok(Number(next) > Date.now(), `${next}`);
@@ -40,12 +40,12 @@ describe("settings of others", () => {
       app.workflow("parsed", async (ctx) => {
         const pay = await ctx.step("pay", () => ({ paid: ++paid }));
         const row = await ctx.transaction("row", () => ({ row: 1 }));
-        await ctx.sleep("nap", 1);
+        await ctx.sleep("nap", "1 millisecond");
         return [pay, row, await ctx.call("child", "child", 7), ctx.task.metadata];
       });
-      const id = await app.insert("parsed", null, { metadata: { by: "ann" } });
+      const { id } = await app.insert("parsed", null, { metadata: { by: "ann" } });
       const working = app.work();
-      const settled = await app.waitForTask(id, { timeout: "1 minute" });
+      const settled = await app.wait(id, { timeout: "1 minute" });
       assert.deepEqual(settled?.result, [{ paid: 1 }, { row: 1 }, { n: 7 }, { by: "ann" }]);
       await app.stop();
       await working;
@@ -71,15 +71,15 @@ describe("settings of others", () => {
     await new Promise(setImmediate);
     for (const end = Date.now() + 4000; Date.now() < end; );
     await rolledBack;
-    assert.equal(await inserting, "computed");
+    assert.equal((await inserting).id, "computed");
     await client.end();
   });
 
   test("a statement_timeout does not end a wait for a task", async () => {
     const app = database.app({ statement_timeout: 500 });
-    const id = await app.insert("late");
-    assert.equal(await app.waitForTask(id, { timeout: 50 }), undefined);
-    const waiting = app.waitForTask(id, { timeout: "1 minute" });
+    const { id } = await app.insert("late");
+    await assert.rejects(app.wait(id, { timeout: "50 milliseconds" }), { name: "TimedOut" });
+    const waiting = app.wait(id, { timeout: "1 minute" });
     await pause(1500);
     app.task("late", () => "done");
     await app.work({ untilIdle: true });

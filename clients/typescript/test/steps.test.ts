@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import type { Id } from "taskq-pg";
 import { Aborted, TimedOut } from "taskq-pg";
 import { travel } from "taskq-pg/testing";
 import { Database, pause } from "./support.js";
@@ -18,19 +19,19 @@ describe("steps", () => {
       return ctx.step("a#2", () => "the third");
     });
     app.workflow("until", async (ctx) => {
-      await ctx.step("nap/until", () => "mine");
-      await ctx.sleep("nap", 1);
+      await ctx.step("nap:until", () => "mine");
+      await ctx.sleep("nap", "1 second");
     });
     app.workflow("children", async (ctx) => {
-      await ctx.step("all/children", () => ({ run: "mine" }));
+      await ctx.step("all:tasks", () => ["mine"]);
       await ctx.map("all", "none", [1]);
     });
     for (const [action, name] of [
       ["numbered", "a#2"],
-      ["until", "nap/until"],
-      ["children", "all/children"],
+      ["until", "nap:until"],
+      ["children", "all:tasks"],
     ] as const) {
-      const id = await app.insert(action, null, { maxTries: 1 });
+      const { id } = await app.insert(action, null, { maxTries: 1 });
       await app.work({ untilIdle: true });
       const { state, status } = await database.task(id);
       assert.equal(state, "aborted");
@@ -42,7 +43,7 @@ describe("steps", () => {
     const app = database.app();
     app.workflow("no time", async (ctx, id: string) => {
       try {
-        return await ctx.waitFor("go", { signal: id, timeout: 0 });
+        return await ctx.waitFor("go", { signal: id, timeout: "0 milliseconds" });
       } catch (error) {
         return error instanceof TimedOut ? "timed out" : error instanceof Aborted ? "aborted" : String(error);
       }
@@ -61,9 +62,9 @@ describe("steps", () => {
     let runs = 0;
     app.task("begun", () => ++runs);
     app.workflow("no patience", (ctx) =>
-      ctx.call("one", "begun", null, { timeout: 0 }).catch((error) => error.name),
+      ctx.call("one", "begun", null, { timeout: "0 milliseconds" }).catch((error) => error.name),
     );
-    const id = await app.insert("no patience");
+    const { id } = await app.insert("no patience");
     await app.work({ untilIdle: true });
     assert.equal((await database.task(id)).result, "TimedOut");
     assert.equal(runs, 1);
@@ -82,7 +83,7 @@ describe("steps", () => {
       ]);
       return doubled;
     });
-    const id = await app.insert("interrupted");
+    const { id } = await app.insert("interrupted");
     await app.work({ untilIdle: true, actions: ["interrupted"] });
     await app.work({ untilIdle: true, actions: ["double"] });
     await travel(app, "2 hours");
@@ -95,18 +96,20 @@ describe("steps", () => {
     const app = database.app();
     app.task("child", () => 1);
     app.workflow("call", (ctx) => ctx.step("outer", () => ctx.call("inner", "child")));
-    app.workflow("sleep", (ctx) => ctx.step("outer", () => pause(1).then(() => ctx.sleep("inner", 10))));
+    app.workflow("sleep", (ctx) =>
+      ctx.step("outer", () => pause(1).then(() => ctx.sleep("inner", "10 milliseconds"))),
+    );
     app.workflow("signal", (ctx) => ctx.transaction("outer", () => ctx.waitFor("inner", { signal: "s" })));
     app.workflow("step", (ctx) => ctx.step("outer", () => ctx.step("inner", () => "fine")));
     for (const action of ["call", "sleep", "signal"]) {
-      const id = await app.insert(action);
+      const { id } = await app.insert(action);
       const working = app.work();
       const { status } = await database.until(id, "scheduled");
       assert.match(status, /^Error: "inner" waits within step "outer"/);
       await app.stop();
       await working;
     }
-    const id = await app.insert("step");
+    const { id } = await app.insert("step");
     await app.work({ untilIdle: true });
     assert.equal((await database.task(id)).result, "fine");
   });
@@ -119,9 +122,9 @@ describe("steps", () => {
     app.workflow("once", (ctx) => ctx.step("outer", () => ctx.transaction("inner", () => "fine")));
     const ids = [await app.insert("twice", null, { maxTries: 1 }), await app.insert("once")];
     const working = app.work({ concurrency: 1 });
-    const { status } = await database.until(ids[0] as string, "aborted");
+    const { status } = await database.until(ids[0] as Id, "aborted");
     assert.match(status, /^Error: transaction "inner" is within transaction "outer"/);
-    assert.equal((await database.until(ids[1] as string, "completed")).result, "fine");
+    assert.equal((await database.until(ids[1] as Id, "completed")).result, "fine");
     await app.stop();
     await working;
   });
@@ -134,9 +137,9 @@ describe("steps", () => {
       database: database.name,
       user: "taskq_ts_narrow",
     });
-    app.workflow("narrow", (ctx, timeout: number) => ctx.waitFor("go", { signal: "given", timeout }));
+    app.workflow("narrow", (ctx, timeout: string) => ctx.waitFor("go", { signal: "given", timeout }));
     await database.rows("SELECT taskq.signal('given', '7')");
-    const ids = await app.insertMany("narrow", [0, 60_000]);
+    const ids = await app.insertMany("narrow", ["0 seconds", "1 minute"]);
     await app.work({ untilIdle: true });
     for (const id of ids) {
       const { state, status } = await database.task(id);
@@ -154,7 +157,7 @@ describe("steps", () => {
         return "a\0b";
       });
     });
-    const options = { backoff: { kind: "fixed", initial: 0 } } as const;
+    const options = { backoff: { kind: "fixed", initial: "0 milliseconds" } } as const;
     const ids = await app.insertMany("unstorable", ["step", "transaction"], options);
     await app.work({ untilIdle: true });
     assert.deepEqual(runs.sort(), ["step", "transaction"]);

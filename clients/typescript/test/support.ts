@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import pg from "pg";
-import { App, type AppOptions } from "taskq-pg";
+import { App, type AppOptions, type Id } from "taskq-pg";
 import { createTestDatabase, type TestDatabase } from "taskq-pg/testing";
 
 /** A database with the extension, and connections to it that look from outside. */
@@ -46,7 +46,7 @@ export class Database {
     const log = (message: string) => void lines.push(message);
     const app = new App({
       ...(options.pool ? {} : { connectionString: this.connectionString }),
-      logger: { info: log, warn: log, error: log },
+      logger: { info() {}, warn: log, error: log },
       ...options,
     });
     this.#apps.push(app);
@@ -65,7 +65,7 @@ export class Database {
   }
 
   /** The task as the view shows it. */
-  async task(id: string): Promise<any> {
+  async task(id: Id): Promise<any> {
     const [row] = await this.rows("SELECT * FROM taskq.tasks WHERE id = $1", id);
     return row;
   }
@@ -79,7 +79,7 @@ export class Database {
   }
 
   /** Waits until the task is in this state. */
-  async until(id: string, state: string): Promise<any> {
+  async until(id: Id, state: string): Promise<any> {
     await until(async () => (await this.task(id))?.state === state, `task ${id} to be ${state}`);
     return this.task(id);
   }

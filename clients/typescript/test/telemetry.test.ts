@@ -43,7 +43,7 @@ describe("telemetry", () => {
     const inside: (string | undefined)[] = [];
     app.task("traced", (_, task) => {
       inside.push(trace.getActiveSpan()?.spanContext().spanId);
-      if (task.numTries === 1) throw new Retry("again", { after: 0 });
+      if (task.numTries === 1) throw new Retry("again", { after: "0 milliseconds" });
     });
     const request = trace.getTracer("test").startSpan("request");
     await context.with(trace.setSpan(context.active(), request), () =>

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import pg from "pg";
-import { Reject, TaskLost } from "taskq-pg";
+import { Lost, Reject } from "taskq-pg";
 import { Database, gate, pause, until } from "./support.js";
 
 describe("transactions", () => {
@@ -27,7 +27,7 @@ describe("transactions", () => {
         assert.equal((await database.task(task.id)).state, "in-progress");
         return { seat: 7 };
       });
-      const id = await app.insert("book");
+      const { id } = await app.insert("book");
       await app.work({ untilIdle: true });
       const { state, result } = await database.task(id);
       assert.deepEqual([state, result, await bookings(id)], ["completed", { seat: 7 }, 1]);
@@ -50,7 +50,7 @@ describe("transactions", () => {
       ["aborted", "scheduled", "aborted", "aborted"],
     );
     assert.match(ends[1].status, /division by zero/);
-    for (const id of ids) assert.equal(await bookings(id), 0);
+    for (const id of ids) assert.equal(await bookings(String(id)), 0);
   });
 
   test("a task that was lost takes the rows with it", async () => {
@@ -59,7 +59,7 @@ describe("transactions", () => {
       await client.query("INSERT INTO bookings VALUES ($1)", [task.id]);
       await database.rows("SELECT taskq.cancel_tasks(ARRAY[$1])", task.id);
     });
-    const id = await app.insert("lost");
+    const { id } = await app.insert("lost");
     await app.work({ untilIdle: true });
     assert.deepEqual([(await database.task(id)).state, await bookings(id)], ["aborted", 0]);
   });
@@ -77,7 +77,9 @@ describe("transactions", () => {
       if (kind === "a step")
         app.workflow(action, (ctx) => ctx.transaction("cut", (client) => cut(ctx.task.numTries, client)));
       else app.task(action, { transactional: true }, (_, task, client) => cut(task.numTries, client));
-      const id = await app.insert(action, null, { backoff: { kind: "fixed", initial: 0 } });
+      const { id } = await app.insert(action, null, {
+        backoff: { kind: "fixed", initial: "0 milliseconds" },
+      });
       await app.work({ untilIdle: true });
       const { state, num_tries } = await database.task(id);
       assert.deepEqual([state, num_tries], ["completed", 2]);
@@ -100,7 +102,9 @@ describe("transactions", () => {
       begun.push(0);
     });
     thief.task("rolled back", { lease: "1 second" }, () => assert.fail("it is held"));
-    const id = await app.insert("rolled back", null, { backoff: { kind: "fixed", initial: 0 } });
+    const { id } = await app.insert("rolled back", null, {
+      backoff: { kind: "fixed", initial: "0 milliseconds" },
+    });
     const working = [app.work({ concurrency: 1 })];
     await database.until(id, "in-progress");
     working.push(thief.work());
@@ -123,8 +127,10 @@ describe("transactions", () => {
       client.release();
       return "not this";
     });
-    const good = await app.insert("own", true);
-    const bad = await app.insert("own", false, { backoff: { kind: "fixed", initial: 0 } });
+    const { id: good } = await app.insert("own", true);
+    const { id: bad } = await app.insert("own", false, {
+      backoff: { kind: "fixed", initial: "0 milliseconds" },
+    });
     await app.work({ untilIdle: true });
     const { state, result, status, num_tries } = await database.task(good);
     assert.deepEqual([state, result, status, num_tries], ["completed", "by hand", "booked", 1]);
@@ -143,7 +149,7 @@ describe("transactions", () => {
       await task.complete({ client, result: "by hand" });
       return "not this";
     });
-    const id = await app.insert("by itself");
+    const { id } = await app.insert("by itself");
     await app.work({ untilIdle: true });
     const { state, result, num_tries } = await database.task(id);
     assert.deepEqual([state, result, num_tries, await bookings(id)], ["completed", "by hand", 1, 1]);
@@ -161,7 +167,7 @@ describe("transactions", () => {
       app.task(`${kind} own`, options as { transactional: true }, async (_, task) => {
         await database.rows("SELECT taskq.cancel_tasks(ARRAY[$1])", task.id);
         await task.report({ progress: 0.5 }).catch((error) => {
-          assert.ok(error instanceof TaskLost);
+          assert.ok(error instanceof Lost);
           throw error;
         });
       });
@@ -187,7 +193,7 @@ describe("transactions", () => {
       }) as never;
       task.signal.addEventListener("abort", () => told.push(task.signal.reason));
     });
-    const id = await app.insert("slow commit");
+    const { id } = await app.insert("slow commit");
     await app.work({ untilIdle: true });
     assert.equal((await database.task(id)).num_tries, 1);
     assert.deepEqual([told, app.lines], [[], []]);
@@ -208,7 +214,7 @@ describe("transactions", () => {
       await committed.promise;
     });
     app.task("beside", { lease: "15 seconds" }, () => committed.promise);
-    const beside = await app.insert("beside", null, { priority: 1 });
+    const { id: beside } = await app.insert("beside", null, { priority: 1 });
     const open = await app.insertMany("open", new Array(count).fill(null));
     const working = [app.work({ concurrency: count + 1 })];
     const thief = database.app();

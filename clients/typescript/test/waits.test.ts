@@ -26,7 +26,7 @@ describe("waits of workflows", () => {
         seen.push("finally");
       }
     });
-    const id = await app.insert("approval", 7, { maxTries: 1 });
+    const { id } = await app.insert("approval", 7, { maxTries: 1 });
     await work(app);
     const waiting = await database.task(id);
     assert.deepEqual([waiting.state, waiting.num_tries, waiting.actor_id], ["blocked", 0, null]);
@@ -44,7 +44,7 @@ describe("waits of workflows", () => {
     const app = database.app();
     app.workflow("early", (ctx) => ctx.waitFor("go", { signal: "early bird", timeout: "1 day" }));
     await app.signal("early bird", [1, 2]);
-    const id = await app.insert("early");
+    const { id } = await app.insert("early");
     await work(app);
     assert.deepEqual((await database.task(id)).result, [1, 2]);
   });
@@ -56,7 +56,7 @@ describe("waits of workflows", () => {
       assert.ok(error instanceof Aborted);
       return error.taskId;
     });
-    const id = await app.insert("cancelled signal", "never mind");
+    const { id } = await app.insert("cancelled signal", "never mind");
     await work(app);
     await database.rows("SELECT taskq.cancel_tasks('{never mind}')");
     await work(app);
@@ -65,12 +65,12 @@ describe("waits of workflows", () => {
 
   test("a workflow waits for any task by its id", async () => {
     const app = database.app();
-    app.workflow("waits for a task", (ctx) => ctx.waitFor("load", { task: "load 1" }));
+    app.workflow("waits for a task", (ctx) => ctx.waitFor("load", { tasks: ["load 1"] }));
     app.task("load", () => ({ rows: 3 }));
     await app.insert("load", null, { id: "load 1" });
-    const id = await app.insert("waits for a task", null, { priority: 9 });
+    const { id } = await app.insert("waits for a task", null, { priority: 9 });
     await drain(app, { concurrency: 1 });
-    assert.deepEqual((await database.task(id)).result, { rows: 3 });
+    assert.deepEqual((await database.task(id)).result, [{ rows: 3 }]);
   });
 
   test("waits that are asked for together are one suspension", async () => {
@@ -85,7 +85,7 @@ describe("waits of workflows", () => {
         ctx.step("beside", () => pause(50).then(() => "beside")),
       ]);
     });
-    const id = await app.insert("together");
+    const { id } = await app.insert("together");
     await work(app);
     assert.deepEqual(await database.states("part"), { completed: 2 });
     await app.signal("together", "went");
@@ -96,8 +96,8 @@ describe("waits of workflows", () => {
 
   test("what the queue refuses to wait for gives the workflow back, and says why", async () => {
     const app = database.app();
-    app.workflow("refused", (ctx) => ctx.waitFor("load", { task: "no such task" }));
-    const id = await app.insert("refused");
+    app.workflow("refused", (ctx) => ctx.waitFor("load", { tasks: ["no such task"] }));
+    const { id } = await app.insert("refused");
     await work(app);
     const task = await database.task(id);
     assert.deepEqual(
@@ -109,7 +109,7 @@ describe("waits of workflows", () => {
   test("a suspension that is refused spoils no other return of its batch", async () => {
     const app = database.app();
     app.workflow("mixed", async (ctx, n: number) =>
-      n === 0 ? ctx.waitFor("load", { task: "no such task" }) : n,
+      n === 0 ? ctx.waitFor("load", { tasks: ["no such task"] }) : n,
     );
     const ids = await app.insertMany("mixed", [1, 0, 2]);
     await work(app);
@@ -125,7 +125,7 @@ describe("waits of workflows", () => {
       "crowd",
       Array.from({ length: 300 }, (_, n) => n),
     );
-    const beside = await app.insert("beside", null, { priority: -1 });
+    const { id: beside } = await app.insert("beside", null, { priority: -1 });
     await app.work({ untilIdle: true, concurrency: 5 });
     assert.equal((await database.task(beside)).result, "done");
     assert.deepEqual(await database.states("crowd"), { blocked: 300 });

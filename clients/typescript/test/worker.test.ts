@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Id } from "taskq-pg";
 import { between, pipe } from "./between.js";
 import { Database, gate, until } from "./support.js";
 
@@ -82,7 +83,7 @@ describe("workers", () => {
     app.task("one", { maxConcurrency: 1 }, (n: number) => (n === 1 ? go.promise : undefined));
     app.task("beside", () => {});
     const inserter = database.app();
-    const first = await inserter.insert("one", 1);
+    const { id: first } = await inserter.insert("one", 1);
     const working = app.work({ concurrency: 4 });
     await cut.promise;
     go.open();
@@ -110,8 +111,8 @@ describe("workers", () => {
         ).length > 0,
       "the claim to sleep",
     );
-    const id = await app.insert("woken");
-    assert.equal((await app.waitForTask(id))?.result, "awake");
+    const { id } = await app.insert("woken");
+    assert.equal((await app.wait(id))?.result, "awake");
     await app.stop();
     await working;
   });
@@ -137,7 +138,7 @@ describe("workers", () => {
     go.open();
     await stopped;
     await working;
-    assert.equal((await database.task(first as string)).state, "completed");
+    assert.equal((await database.task(first as Id)).state, "completed");
   });
 
   test("a statement_timeout is no failure of a claim that sleeps", async () => {
@@ -145,7 +146,7 @@ describe("workers", () => {
     app.task("rarely", () => "awake");
     const working = app.work();
     await sleep(3500);
-    const id = await app.insert("rarely");
+    const { id } = await app.insert("rarely");
     assert.equal((await database.until(id, "completed")).result, "awake");
     await app.stop();
     await working;
@@ -159,7 +160,7 @@ describe("workers", () => {
     app.task("seldom", () => "awake");
     const working = app.work();
     await sleep(3500);
-    const id = await app.insert("seldom");
+    const { id } = await app.insert("seldom");
     assert.equal((await database.until(id, "completed")).result, "awake");
     await app.stop();
     await working;
@@ -174,7 +175,7 @@ describe("workers", () => {
       await sleep(1500, undefined, { signal: task.signal });
       return "ended";
     });
-    const id = await app.insert("patient");
+    const { id } = await app.insert("patient");
     const working = app.work({ grace: "60 days" });
     await begun.promise;
     await app.stop();
@@ -201,7 +202,7 @@ describe("workers", () => {
     app.task("fails", () => {
       throw new Error("heard");
     });
-    const id = await app.insert("fails");
+    const { id } = await app.insert("fails");
     const heard: unknown[] = [];
     await app.work({
       untilIdle: true,

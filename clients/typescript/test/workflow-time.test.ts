@@ -25,7 +25,7 @@ describe("workflows and time", () => {
       await ctx.sleep("again", "1 day");
       return "patient";
     });
-    const id = await app.insert("patient", null, { maxTries: 1 });
+    const { id } = await app.insert("patient", null, { maxTries: 1 });
     await drain(app);
     assert.equal((await database.task(id)).state, "scheduled");
     await travel(app, "2 days");
@@ -65,7 +65,7 @@ describe("workflows, children and time", () => {
       ]);
       return { sizes, answer };
     });
-    const id = await app.insert("both");
+    const { id } = await app.insert("both");
     // Only the workflow is performed; its children come later than the timeout.
     await drain(app, { actions: ["both"] });
     await travel(app, "2 days");
@@ -84,7 +84,7 @@ describe("workflows, children and time", () => {
       if (first instanceof TimedOut) return ctx.call("again", "late child");
       return first;
     });
-    const id = await app.insert("impatient");
+    const { id } = await app.insert("impatient");
     await drain(app, { actions: ["impatient"] });
     await travel(app, "2 hours");
     await drain(app, { actions: ["impatient"] });
@@ -124,7 +124,7 @@ describe("workflows, children and time", () => {
           .catch(() => ctx.sleep("rest", "1 hour").then(() => "rested")),
       ]),
     );
-    const id = await app.insert("apart");
+    const { id } = await app.insert("apart");
     for (let n = 0; n < 3; n++) {
       await drain(app);
       await travel(app, "2 hours");
@@ -146,7 +146,7 @@ describe("workflows, children and time", () => {
           .catch(() => ctx.step("tell", () => ++timedOut)),
       ]).then((all) => all.map(({ status }) => status)),
     );
-    const id = await app.insert("beside");
+    const { id } = await app.insert("beside");
     await drain(app);
     await travel(app, "2 hours");
     await drain(app);
@@ -159,7 +159,7 @@ describe("workflows, children and time", () => {
   test("an answer that comes in time counts, however late the workflow is entered", async () => {
     const app = database.app();
     app.workflow("late entry", (ctx) => ctx.waitFor("answer", { signal: "in time", timeout: "1 day" }));
-    const id = await app.insert("late entry");
+    const { id } = await app.insert("late entry");
     await drain(app);
     await travel(app, "23 hours");
     await app.signal("in time", "yes");

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import type { Id } from "taskq-pg";
 import { type App, Reject, Retry } from "taskq-pg";
 import { Database, gate, until } from "./support.js";
 
@@ -32,11 +33,11 @@ describe("workflows", () => {
       seen.push(nothing);
       await ctx.step("ship", () => {
         run.push("ship");
-        if (ctx.task.numTries === 1) throw new Retry("no truck", { after: 0 });
+        if (ctx.task.numTries === 1) throw new Retry("no truck", { after: "0 milliseconds" });
       });
       return pay;
     });
-    const id = await app.insert("steps", { card: "4711" });
+    const { id } = await app.insert("steps", { card: "4711" });
     await work(app);
     assert.deepEqual(run, ["pay", "nothing", "ship", "ship"]);
     // As JSON has it, the first time, too: code never sees one thing now and another after a restart.
@@ -55,7 +56,7 @@ describe("workflows", () => {
     );
     const [retry, reject] = await app.insertMany("errors", ["retry", "reject"]);
     await work(app);
-    const ends = await Promise.all([database.task(retry as string), database.task(reject as string)]);
+    const ends = await Promise.all([database.task(retry as Id), database.task(reject as Id)]);
     assert.deepEqual(
       ends.map(({ state, status }) => [state, status]),
       [
@@ -78,10 +79,10 @@ describe("workflows", () => {
           throw new Error("changed my mind");
         })
         .catch(() => {});
-      if (ctx.task.numTries === 1) throw new Retry("again", { after: 0 });
+      if (ctx.task.numTries === 1) throw new Retry("again", { after: "0 milliseconds" });
       return saved;
     });
-    const id = await app.insert("rows");
+    const { id } = await app.insert("rows");
     await work(app);
     assert.equal((await database.task(id)).result, 7);
     assert.deepEqual(await database.rows("SELECT step FROM effects WHERE workflow = $1", id), [{ step: 1 }]);
@@ -94,7 +95,7 @@ describe("workflows", () => {
       await ctx.step("same", () => 1);
       await ctx.step("same", () => 2);
     });
-    const id = await app.insert("names", null, { maxTries: 1 });
+    const { id } = await app.insert("names", null, { maxTries: 1 });
     await work(app);
     assert.deepEqual(await steps(id), ["loop", "loop#2", "loop#3", "same"]);
     assert.match((await database.task(id)).status, /step "same" is used twice/);
@@ -110,7 +111,7 @@ describe("workflows", () => {
         second = true;
       });
     });
-    const id = await app.insert("cancelled");
+    const { id } = await app.insert("cancelled");
     const working = app.work();
     await database.until(id, "in-progress");
     await database.rows("SELECT taskq.cancel_tasks(ARRAY[$1])", id);
@@ -139,7 +140,7 @@ describe("workflows", () => {
       const signal = await ctx.waitFor<number>("go", { signal: "by a worker", timeout: "1 hour" });
       return [step, row, child, signal];
     });
-    const id = await app.insert("by a worker");
+    const { id } = await app.insert("by a worker");
     await app.signal("by a worker", 4);
     const working = app.work();
     assert.deepEqual((await database.until(id, "completed")).result, [1, 2, 3, 4]);

@@ -15,5 +15,8 @@ patient.task("patient", async () => {
   return "ended";
 });
 
-await Promise.all([hasty.work({ grace: 100 }), patient.work({ grace: "1 minute" })]);
+await Promise.all([
+  hasty.work({ grace: "100 milliseconds", exitAfter: "100 milliseconds" }),
+  patient.work({ grace: "1 minute" }),
+]);
 console.log("stopped");

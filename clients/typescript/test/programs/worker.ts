@@ -39,6 +39,7 @@ app.task<Body>("completing", { lease }, async ({ sleep: ms = 0 }, task) => {
 const working = app.work({
   concurrency: Number(process.env.CONCURRENCY ?? 4),
   grace: process.env.GRACE ?? "30 seconds",
+  exitAfter: "100 milliseconds",
 });
 console.log("works");
 await working;
