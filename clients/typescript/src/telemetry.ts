@@ -60,7 +60,7 @@ export interface Ending {
 export async function tracedPerformance<E extends Ending>(task: Task, perform: () => Promise<E>): Promise<E> {
   if (!otel) return perform();
   const { context, propagation, trace, ROOT_CONTEXT, SpanKind } = otel;
-  // Nothing else of the metadata: whoever may insert could make `baggage` of other services with it.
+  // Nothing else of the metadata: an inserter could pass `baggage` to other services with it.
   const { traceparent, tracestate } = task.metadata;
   const inserted = propagation.extract(ROOT_CONTEXT, { traceparent, tracestate });
   const origin = trace.getSpanContext(inserted);
