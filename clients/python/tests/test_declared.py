@@ -1,8 +1,10 @@
 """Settings and schedules of the code: who writes them, and what becomes of those that the code no longer has."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psycopg
 import pytest
 
 from conftest import conninfo
@@ -88,3 +90,23 @@ def test_the_command(taskq_app: App, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     app_of(taskq_app, None, schedules=("old",)).setup()
     assert main(["setup", "named_app:app", "--prune", "--conninfo", conninfo(taskq_app)]) == 0
     assert taskq_app.query("SELECT FROM taskq.schedules") == []
+
+
+def test_many_workers_begin_at_once(taskq_app: App) -> None:
+    """Of several versions; each setting and schedule is there once, and the highest version is kept."""
+    apps = [app_of(taskq_app, n % 3 + 1, max_concurrency=n % 3 + 1, schedules=("a", "b")) for n in range(9)]
+    with ThreadPoolExecutor(9) as threads:
+        for begun in [threads.submit(app.declared().begin, app.query) for app in apps]:
+            try:
+                begun.result()
+            except psycopg.errors.DeadlockDetected:
+                pass  # which a worker tries again
+    apps[2].declared().begin(taskq_app.query)
+    assert has(taskq_app) == ((3, None), ["a", "b"])
+    kept = taskq_app.query("SELECT result->>'version' FROM taskq.tasks WHERE id = 'taskq.app shop'")
+    assert kept == [("3",)]
+
+
+def test_an_app_that_declares_nothing_writes_nothing(taskq_app: App) -> None:
+    app_of(taskq_app, 1).work(until_idle=True)
+    assert taskq_app.query("SELECT FROM taskq.tasks") == []

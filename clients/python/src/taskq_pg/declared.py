@@ -82,7 +82,7 @@ class Declared:
                 others.append(f'schedule "{name}"')
         if others:
             log.warning("the database has others than the code, setup writes them: %s", "; ".join(others))
-        if not before:
+        if not before and (self.actions or self.schedules):
             self._keep(run, {}, [])
         self._tell(*self._gone(before))
 
