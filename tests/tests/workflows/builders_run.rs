@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use taskq_tests::random::Random;
 use taskq_tests::{Db, Session};
 
-
 /// An expression of the builders.
 enum Block {
     Task(String),
