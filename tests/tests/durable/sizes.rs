@@ -31,34 +31,6 @@ fn a_hundred_thousand_wait_for_one_signal() {
     assert_eq!(session.own("w", 1000, &["work"]).unwrap().len(), 1000);
 }
 
-/// Of a transaction that frees many, each step goes past what the ones before it have removed: there are to be few steps.
-#[test]
-fn many_time_outs_are_over_in_entries_read_that_grow_with_their_number() {
-    let read = |tasks: i32| -> f64 {
-        let db = Db::new();
-        let mut session = db.connect();
-        session.run(&format!(
-            "SELECT count(*) FROM taskq.insert_many('work', array_fill('b'::text, ARRAY[{tasks}]))"
-        ));
-        session.run(&format!(
-            "SELECT count(*) FROM taskq.return_tasks((SELECT jsonb_agg(jsonb_build_object('task_id', o.task_id, 'token', o.token, \
-                'status_code', 'pending', 'depends_on', '[{{\"id\": \"s\", \"signal\": true}}]'::jsonb, 'wait_at_most', '1 second')) \
-               FROM taskq.own_tasks('w', {tasks}, '{{work}}') AS o))"
-        ));
-        let later: String = session.one("SELECT (now() + interval '1 minute')::text");
-        session.set_now(Some(&later));
-        session.run("BEGIN");
-        assert_eq!(session.own("w", tasks, &["work"]).unwrap().len(), tasks as usize);
-        let read = "SELECT sum(pg_stat_get_xact_tuples_returned(indexrelid))::float8 FROM pg_index WHERE indrelid = 'taskq.blocked'::regclass";
-        let read: f64 = session.one(read);
-        session.run("COMMIT");
-        assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.waits"), 0);
-        read / f64::from(tasks)
-    };
-    let (few, many) = (read(1_000), read(8_000));
-    assert!(many <= 1.5 * few, "{few} entries read for each of a few, {many} for each of many");
-}
-
 #[test]
 fn many_suspensions_of_a_task_leave_no_row_each() {
     let db = Db::new();
