@@ -177,6 +177,29 @@ describe("poison", () => {
   }
 
   const skip = process.env.TASKQ_TEST_LONG ? false : "TASKQ_TEST_LONG is not set";
+  test("steps and results that are too large for a grant are read, and never nothing", { skip }, async () => {
+    const app = database.app();
+    const paid: string[] = [];
+    app.task("part", () => "x".repeat(50_000_000));
+    app.task("sum", { results: true }, (_, task) =>
+      task.results.reduce((sum, { result }) => sum + String(result).length, 0),
+    );
+    app.workflow("large steps", async (ctx) => {
+      await ctx.step("pay", () => void paid.push(ctx.id));
+      for (let n = 0; n < 5; n++) await ctx.step(`part ${n}`, () => "x".repeat(50_000_000));
+      await ctx.sleep("nap", "1 millisecond");
+    });
+    const parts = await app.insertMany("part", [1, 2, 3, 4, 5]);
+    const sum = await app.insert("sum", null, { dependsOn: parts });
+    const workflow = await app.insert("large steps");
+    const working = app.work({ concurrency: 1 });
+    assert.equal((await sum.wait({ timeout: "2 minutes" })).result, 250_000_000);
+    await workflow.wait({ timeout: "2 minutes" });
+    await app.stop();
+    await working;
+    assert.deepEqual(paid, [workflow.id], "no step runs again");
+  });
+
   test("results that are too large for a jsonb, and together for a text", { skip }, async () => {
     const app = database.app();
     app.task("large", () => "x".repeat(280_000_000));

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { App } from "taskq-pg";
@@ -21,6 +22,20 @@ describe("the server goes away", { skip }, () => {
     forwarder?.close();
     await server.do("stop");
     await removeFolder(folder);
+  });
+
+  test("a worker that stops leaves no error in the server's log", async () => {
+    const log = join(folder, "server", "log");
+    const before = (await readFile(log, "utf8")).length;
+    const worker = new WorkerProcess("worker", { DATABASE_URL: forwarder.connectionString });
+    const sleeping = "query LIKE '%own_tasks%' AND state = 'active' AND pid <> pg_backend_pid()";
+    await until(
+      async () => (await server.query(`SELECT FROM pg_stat_activity WHERE ${sleeping}`)).length === 1,
+      "the claim to sleep",
+    );
+    worker.kill("SIGTERM");
+    assert.deepEqual(await worker.exited, { code: 0, signal: null });
+    assert.doesNotMatch((await readFile(log, "utf8")).slice(before), /ERROR|FATAL|canceling/);
   });
 
   for (const how of ["restart", "stop-now"]) {
@@ -79,6 +94,26 @@ describe("the server goes away", { skip }, () => {
       assert.ok(Date.now() - begun < 20_000, "it ends without an answer");
     } finally {
       process.kill(pid, "SIGCONT");
+      worker.kill("SIGKILL");
+    }
+  });
+
+  test("an idle worker whose server stands still ends on SIGTERM", async () => {
+    const worker = new WorkerProcess("worker", { DATABASE_URL: forwarder.connectionString });
+    const ours = "datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'taskq-pg'";
+    await until(
+      async () =>
+        (await server.query(`SELECT FROM pg_stat_activity WHERE ${ours} AND query LIKE '%own_tasks%'`))
+          .length === 1,
+      "the claim to sleep",
+    );
+    const pids = (await server.query(`SELECT pid FROM pg_stat_activity WHERE ${ours}`)).map(({ pid }) => pid);
+    for (const pid of pids) process.kill(pid, "SIGSTOP");
+    try {
+      worker.kill("SIGTERM");
+      assert.deepEqual(await worker.exited, { code: 0, signal: null });
+    } finally {
+      for (const pid of pids) process.kill(pid, "SIGCONT");
       worker.kill("SIGKILL");
     }
   });
