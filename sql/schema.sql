@@ -178,7 +178,7 @@ CREATE TABLE taskq.run (
     task_no bigint PRIMARY KEY,
     position bigint NOT NULL,                   -- place in the queue; new at each comeback
     lane bigint NOT NULL,                       -- stands for its group; 0: it is in no lane
-    prev_nonce bigint NOT NULL,                 -- the nonce before, while a grant looks whether it may stand
+    prev_nonce bigint NOT NULL,                 -- the nonce before, of a try that a deadline has ended, until its worker says something; 0: none
     action_no integer NOT NULL,
     priority integer NOT NULL,
     failures integer NOT NULL,                  -- dependencies that aborted

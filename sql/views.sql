@@ -715,6 +715,9 @@ BEGIN
     IF t.state = 'in-progress' THEN
         RETURN NEXT format('it is in progress: actor "%s" has owned it since %s, %s', t.actor_id, t.owned_at,
                            CASE WHEN t.action_deadline IS NULL THEN 'without a deadline'
+                                WHEN EXISTS (SELECT FROM taskq.run AS r WHERE r.task_no = number AND r.aside = 1152921504606846976) THEN
+                                    format('and its deadline passed at %s: it backs off, since the try before has ended with its deadline as well',
+                                           t.action_deadline)
                                 WHEN t.action_deadline <= taskq.clock() THEN
                                     format('and its deadline passed at %s: the next own_tasks for "%s" may take it over',
                                            t.action_deadline, t.action)

@@ -86,6 +86,9 @@ pub(crate) fn key(key: &MergeKey) -> ReasonNo {
     number(&["key", &key.action, &key.group, &key.key])
 }
 
+/// The back-off of a try that a deadline has ended: a number that no name has.
+pub(crate) const BACKOFF: ReasonNo = ReasonNo(1 << 60);
+
 /// A task whose end it shares.
 pub(crate) fn rides(leader: TaskNo) -> ReasonNo {
     ReasonNo(-leader.0)

@@ -10,6 +10,7 @@ use crate::pg::json::JsonText;
 use crate::pg::statement::Statement;
 use crate::returns::tokens;
 use crate::rights::{self, Doing};
+use crate::store::run::changes;
 use crate::store::{numbers, positions, progress, sizes};
 use crate::token::{Nonce, Token};
 
@@ -29,8 +30,9 @@ fn taskq_report_status(
 
 /// FOR KEY SHARE: the task is not returned or cancelled before the transaction of the report ends. Reports of different
 /// processes wait for each other only at the row in `progress`.
-static HELD: Statement<(TaskNo, Nonce), bool> =
-    Statement::new(c"SELECT true FROM taskq.run r WHERE r.task_no = $1 AND r.nonce = $2 FOR KEY SHARE");
+static HELD: Statement<(TaskNo, Nonce), bool> = Statement::new(
+    c"SELECT r.prev_nonce <> 0 FROM taskq.run r WHERE r.task_no = $1 AND r.nonce = $2 FOR KEY SHARE",
+);
 
 /// Stores what is not NULL and keeps the rest of the last report.
 fn report(
@@ -50,9 +52,9 @@ fn report(
         ));
     }
     let its = performance(id, &token)?;
-    if HELD.first((its.task_no, its.nonce)).is_none() {
+    let Some(missed_before) = HELD.first((its.task_no, its.nonce)) else {
         return Err(tokens::refusal(id, &token));
-    }
+    };
     let checkpoint_length = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.0.len());
     check_value(|| "the checkpoint".to_owned(), checkpoint_length)?;
     sizes::check("the checkpoint", checkpoint_length, &[its.task_no], |has| {
@@ -60,6 +62,9 @@ fn report(
     })?;
     let status = cut_status(status.map(str::to_owned));
     progress::REPORT.execute((its.task_no, status.as_deref(), progress, checkpoint));
+    if missed_before {
+        changes::SAID.execute(its.task_no);
+    }
     Ok(())
 }
 

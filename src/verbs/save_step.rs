@@ -13,6 +13,7 @@ use crate::pg::json::JsonText;
 use crate::pg::statement::{Statement, record};
 use crate::returns::tokens;
 use crate::rights;
+use crate::store::run::changes;
 use crate::store::step;
 use crate::token::Nonce;
 use crate::wake;
@@ -37,6 +38,7 @@ record! {
         actor_id: Option<String>,
         action_no: i32,
         grantable: bool,
+        missed_before: bool,
     }
 }
 
@@ -46,7 +48,7 @@ record! {
 /// step. Readers do not wait for it, nor do calls that only refer to the row (FOR KEY SHARE): reports, for instance, and insertions of
 /// tasks that depend on this one.
 static HELD: Statement<(TaskNo, Nonce), Held> = Statement::new(
-    c"SELECT r.tries, r.actor_id, r.action_no, r.grantable FROM taskq.run r
+    c"SELECT r.tries, r.actor_id, r.action_no, r.grantable, r.prev_nonce <> 0 FROM taskq.run r
        WHERE r.task_no = $1 AND r.nonce = $2 FOR NO KEY UPDATE",
 );
 
@@ -78,6 +80,9 @@ fn save(
         Some((_, stored)) => stored,
         None => {
             step::APPEND.execute((its.task_no, name, held.tries, clock::now(), result.clone()));
+            if held.missed_before {
+                changes::SAID.execute(its.task_no);
+            }
             result
         }
     };

@@ -113,6 +113,15 @@ pub(crate) static REQUEUE: Statement<&[TaskNo], i32> = Statement::new(
       RETURNING r.action_no",
 );
 
+/// Those of the tasks in progress whose try before has ended with its deadline as well: they were granted with a token of it, and
+/// nothing has been said in this one ([`SAID`]). One that was returned in between has another row.
+pub(crate) static MISSED_BEFORE: Statement<&[TaskNo], TaskNo> =
+    Statement::new(c"SELECT r.task_no FROM taskq.run r WHERE r.task_no = ANY ($1) AND r.prev_nonce <> 0");
+
+/// The worker of a task has reported, or saved a step: deadlines in a row are counted anew. Only where there is one.
+pub(crate) static SAID: Statement<TaskNo> =
+    Statement::new(c"UPDATE taskq.run r SET prev_nonce = 0 WHERE r.task_no = $1 AND r.prev_nonce <> 0");
+
 /// A task whose deadline has passed, and that has not been granted since, is held again: until when, by which
 /// worker, and whether with slots.
 pub(crate) static HOLD_AGAIN: Statement<(TaskNo, Time, &str, bool)> = Statement::new(

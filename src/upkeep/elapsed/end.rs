@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::leases::Elapsed;
 use super::lock::lock;
+use crate::flow::actions::backoffs;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::assign_transaction_id;
@@ -15,7 +16,7 @@ use crate::store::announce::announce;
 use crate::store::lease::{append, tidy};
 use crate::store::live::Live;
 use crate::store::run::changes;
-use crate::store::{aside, attempts, contradiction, slot};
+use crate::store::{aside, attempts, contradiction, reason, slot};
 use crate::token::Nonce;
 
 /// What was done with the leases of a window.
@@ -91,10 +92,32 @@ fn end_tries(locked: Vec<Live>, now: Time) {
         let tries = going_on.iter().map(|live| (live, None, TryEnd::TimedOut.outcome()));
         attempts::record(tries.collect(), now);
         merge_keys::given_back(&going_on);
-        announce(&changes::REQUEUE.query(going_on.iter().map(|live| live.task_no).collect::<Vec<_>>()));
+        requeue(&going_on, now);
     }
     if !endings.is_empty() {
         changes::REMOVE.execute(endings.iter().map(|ending| ending.task_no).collect::<Vec<_>>());
         settle(endings, now);
+    }
+}
+
+/// Lets tasks go on to another try: at once the first time; where the try before has ended with its deadline as well, when the
+/// back-off is over, which counts from the deadline. Until then it is set aside in its place, where its late worker finds it.
+fn requeue(going_on: &[Live], now: Time) {
+    let all: Vec<TaskNo> = going_on.iter().map(|live| live.task_no).collect();
+    let in_a_row: HashSet<TaskNo> = changes::MISSED_BEFORE.query(all.as_slice()).into_iter().collect();
+    let killers: Vec<(TaskNo, i32)> =
+        going_on.iter().filter(|l| in_a_row.contains(&l.task_no)).map(|l| (l.task_no, l.tries)).collect();
+    let delays = backoffs(&killers);
+    let until = |live: &Live| {
+        let due = live.deadline + *delays.get(&live.task_no)?;
+        (due > now).then_some((live.task_no, reason::BACKOFF, Some(due)))
+    };
+    let later: Vec<_> = going_on.iter().filter_map(until).collect();
+    let waiting: HashSet<TaskNo> = later.iter().map(|(task_no, ..)| *task_no).collect();
+    let at_once: Vec<TaskNo> = all.into_iter().filter(|task_no| !waiting.contains(task_no)).collect();
+    announce(&changes::REQUEUE.query(at_once));
+    if !later.is_empty() {
+        changes::REQUEUE.query(waiting.into_iter().collect::<Vec<_>>());
+        aside::set(&later);
     }
 }

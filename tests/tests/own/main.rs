@@ -9,6 +9,7 @@ mod lanes;
 mod lease;
 mod lease_rows;
 mod locked_leases;
+mod missed;
 mod order;
 mod places;
 mod ready;
