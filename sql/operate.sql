@@ -298,6 +298,19 @@ CREATE FUNCTION taskq.health()
                                       WHERE r.task_no = u.task_no AND r.nonce = l.base # u.task_no AND NOT r.grantable
                                         AND r.deadline <= (SELECT n.at FROM now AS n) - interval '5 seconds' OFFSET 0) AS r
                  GROUP BY r.action_no),
+             -- Tries that their deadlines have ended in the last hour, the latest ten thousand; and the task of which most were.
+             missed AS MATERIALIZED (
+                SELECT a.name, sum(m.number) AS number, min(m.since) AS since, (array_agg(m.id ORDER BY m.number DESC, m.task_no))[1] AS id,
+                       max(m.number) AS most
+                  FROM (SELECT t.action_no, t.id, x.task_no, x.number, x.since
+                          FROM (SELECT o.task_no, count(*) AS number, min(o.ended_at) AS since
+                                  FROM (SELECT o.task_no, o.ended_at FROM taskq.attempt AS o
+                                         WHERE o.outcome = 'timeout' AND o.ended_at > (SELECT n.at FROM now AS n) - interval '1 hour'
+                                         ORDER BY o.ended_at DESC LIMIT 10000) AS o
+                                 GROUP BY o.task_no) AS x
+                         CROSS JOIN LATERAL (SELECT t.action_no, t.id FROM taskq.task AS t WHERE t.task_no = x.task_no OFFSET 0) AS t) AS m
+                 CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = m.action_no OFFSET 0) AS a
+                 GROUP BY a.name HAVING sum(m.number) >= 3),
              asking AS MATERIALIZED (SELECT s.pid, s.action_no, s.for_any FROM taskq._asking AS s WHERE NOT s.for_ends),
              asked AS MATERIALIZED (SELECT s.action_no, count(DISTINCT s.pid) AS number FROM asking AS s
                                      WHERE s.action_no IS NOT NULL GROUP BY s.action_no),
@@ -380,6 +393,15 @@ CREATE FUNCTION taskq.health()
                   FROM pace AS p
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = p.action_no OFFSET 0) AS a
                  WHERE p.lost_hour >= 5 AND p.lost_hour * 10 > p.ended_hour
+                UNION ALL
+                -- Workers that die, or take longer than their leases.
+                SELECT CASE WHEN m.number >= 10 THEN 'warning' ELSE 'notice' END,
+                       format('%s tries of action "%s" have ended by their deadlines in the last hour, %s of them of task "%s"',
+                              m.number, m.name, m.most, m.id),
+                       format('If the task kills its workers, SELECT taskq.set_action(%L, max_timeouts => 3) aborts it with the third deadline; if '
+                              'they need longer, give them a longer lease or have them extend it.', m.name),
+                       'timeouts', m.name, m.since
+                  FROM missed AS m
                 UNION ALL
                 SELECT 'warning', format('schedule "%s" had a problem with its last run: %s', s.name, s.problem),
                        'Mend the task of the schedule with taskq.schedule(), and try taskq.run_schedule().', 'schedule', s.name, NULL

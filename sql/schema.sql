@@ -480,6 +480,7 @@ CREATE TABLE taskq.attempt (
         CHECK (outcome IN ('pending', 'timeout', 'aborted', 'completed', 'cancelled', 'released', 'revoked'))
 );
 CREATE INDEX attempt_task_idx ON taskq.attempt (task_no);                         -- tries of a task
+CREATE INDEX attempt_timeout_idx ON taskq.attempt (ended_at) WHERE outcome = 'timeout';  -- deadlines that have passed lately
 ALTER TABLE taskq.attempt REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.attempt IS 'the history of tries: those that did not settle their task, for instance';
 

@@ -3,6 +3,7 @@
 mod asked_for;
 mod estimates;
 mod health;
+mod missed;
 mod page;
 mod starving;
 mod stopped;
