@@ -200,6 +200,7 @@ fn max_timeouts_counts_over_the_life_of_a_task_wherever_it_has_been() {
     let db = Db::new();
     let mut session = db.connect();
     call(&mut session, "set_action('x', lease => '1 minute', max_timeouts => 3)");
+    session.run("SET taskq.backoff = ''");
     session
         .insert(json!([{"id": "a", "action": "x", "group_id": "g", "workgroup": "w", "merge_key": "k"}]))
         .unwrap();

@@ -119,6 +119,7 @@ fn as_shipped_a_task_is_tried_25_times() {
 fn the_25th_deadline_aborts() {
     let db = Db::new();
     let mut session = db.connect();
+    session.run("SET taskq.backoff = ''");
     session.insert(tasks("x", 1)).unwrap();
     for n in 0..25 {
         at(&mut session, 100.0 * f64::from(n));
