@@ -88,6 +88,8 @@ struct Held {
     token: Uuid,
     actor: String,
     deadline: Option<Millis>,
+    /// The try before has ended by its deadline.
+    missed_before: bool,
 }
 
 #[derive(Clone, Copy, Debug)]

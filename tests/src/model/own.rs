@@ -68,13 +68,19 @@ impl Model {
     fn is_grantable(&self, task: &Task) -> bool {
         match task.code {
             Code::Pending => !task.blocked && task.not_before.is_none_or(|time| time <= self.now),
-            Code::InProgress => self.is_elapsed(task),
+            Code::InProgress => self.is_elapsed(task) && !self.backs_off(task),
             Code::Aborted | Code::Completed => false,
         }
     }
 
     fn is_elapsed(&self, task: &Task) -> bool {
         task.held.as_ref().and_then(|held| held.deadline).is_some_and(|deadline| deadline <= self.now)
+    }
+
+    /// From the second deadline in a row on the back-off counts, from the deadline.
+    fn backs_off(&self, task: &Task) -> bool {
+        let over = |held: &Held| held.deadline.is_some_and(|at| at + task.backoff() <= self.now);
+        task.held.as_ref().is_some_and(|held| held.missed_before && !over(held))
     }
 
     /// Aborts every task whose last allowed try has run out of time; the tasks that this made ready.
@@ -124,9 +130,10 @@ impl Model {
         let failures = self.counts_of(&self.tasks[&key]).num_failures;
         let task = self.tasks.get_mut(&key).expect("a candidate exists");
         task.num_tries += 1;
+        let missed_before = task.code == Code::InProgress;
         task.code = Code::InProgress;
         let deadline = Some(now + lease.or(task.lease).unwrap_or(LEASE));
-        task.held = Some(Held { token: grant.token, actor: actor.to_owned(), deadline });
+        task.held = Some(Held { token: grant.token, actor: actor.to_owned(), deadline, missed_before });
         let right_failures = (failures.0..=failures.1).contains(&grant.num_failures);
         if right_failures && (task.num_tries, deadline) == (grant.num_tries, grant.deadline) {
             Ok(())
