@@ -83,7 +83,7 @@ class Declared:
         if others:
             log.warning("the database has others than the code, setup writes them: %s", "; ".join(others))
         if not before and (self.actions or self.schedules):
-            self._keep(run, {}, [])
+            self._keep(run, {}, [], is_first=True)
         self._tell(*self._gone(before))
 
     def _lacking(self, run: Run, action: str, settings: Mapping[str, Any], others: list[str]) -> dict[str, Any]:
@@ -120,8 +120,10 @@ class Declared:
         rows = [] if self.name is None else run(_READ, [self._id])
         return dict(rows[0][0] or {}) if rows else {}
 
-    def _keep(self, run: Run, settings: Mapping[str, Sequence[str]], schedules: Sequence[str]) -> None:
-        """Keep what this app has written, and what it has left there."""
+    def _keep(
+        self, run: Run, settings: Mapping[str, Sequence[str]], schedules: Sequence[str], *, is_first: bool = False
+    ) -> None:
+        """Keep what this app has written, and what it has left there. Of several that are first, one is."""
         if self.name is None:
             return
         actions = {action: sorted({*mine, *settings.get(action, ())}) for action, mine in self.actions.items()}
@@ -130,7 +132,8 @@ class Declared:
             "settings": {**settings, **actions},
             "schedules": sorted({*self.schedules, *schedules}),
         }
-        run(_FORGET, [[self._id]])
+        if not is_first:
+            run(_FORGET, [[self._id]])
         run(_KEEP, [self._id, json.dumps(kept)])
 
     def _gone(self, before: Mapping[str, Any]) -> tuple[dict[str, list[str]], list[str]]:
