@@ -76,6 +76,7 @@ fn signals_behind_stuck_ones_are_counted_all_the_same() {
     holder.run("COMMIT");
 }
 
+/// The first call in a block has a worker count; then the task is the first.
 #[test]
 fn a_freed_task_of_high_priority_goes_before_a_backlog_in_transaction_blocks_too() {
     let db = Db::new();
@@ -83,6 +84,10 @@ fn a_freed_task_of_high_priority_goes_before_a_backlog_in_transaction_blocks_too
     let backlog: Vec<Value> = (0..100).map(|_| json!({"action": "child"})).collect();
     session.insert(Value::Array(backlog)).unwrap();
     stranded(&mut session, "urgent", 100);
+    session.run("BEGIN");
+    session.own_one("child");
+    session.run("COMMIT");
+    taskq_tests::until("it is counted", || (session.state("urgent") != "blocked").then_some(()));
     session.run("BEGIN");
     assert_eq!(session.own_one("child").task_id, "urgent");
     session.run("COMMIT");
