@@ -4,6 +4,7 @@
     words.py            README.md and docs/: no word of REFUSED, and no sentence of more than LONGEST words;
                         src/, sql/ and the folders of OTHERS, comments, messages and names of functions: no word of REFUSED;
                         .ci/ and the Makefile, comments only: no word of REFUSED
+        README.md, docs/, src/, sql/ and clients/: MOST of each of HEDGES
     words.py PAGE...    these pages only
 
 What stands in blocks of code and between backticks is not read, nor a single word in quotation marks, which is a name.
@@ -25,6 +26,12 @@ KINDS = {".rs", ".sql", ".md", ".sh", ".py", ".js", ".ts", ".mjs", ".cjs", ".go"
 FOREIGN = {"target", "node_modules", "dist", ".venv", "__pycache__"}
 FUNCTION = re.compile(r"\b(?:fn|def|function|func) (\w+)")
 LONGEST = 40
+# A hedge tells that there is an exception, and not which. So many there may be of each, in code as well.
+HEDGES = ["as a rule", "for instance", "but for", "by itself", "as far as", "comes? to nothing", r"(?<=,.)say[,;.)]"]
+MOST = 5
+HEDGED = ["README.md", "docs", "src", "sql", "clients"]
+# Between two words: a new line may begin with the mark of a comment.
+GAP = r"\s+(?:(?://[/!]?|--|[#*])\s*)?"
 
 
 def without_code(line):
@@ -106,12 +113,25 @@ def words(path, messages):
             yield number, f"“{word}”: name the worker, the call, the session"
 
 
+def hedges():
+    """Each hedge of which there are too many, wherever it stands: a finding for each."""
+    paths = [path for name in HEDGED for path in sorted([ROOT / name, *(ROOT / name).rglob("*")]) if path.suffix in KINDS and path.is_file()]
+    texts = {path: path.read_text(encoding="utf-8") for path in paths if not FOREIGN.intersection(path.relative_to(ROOT).parts)}
+    for hedge in HEDGES:
+        pattern = re.compile(r"(?<!\w)" + GAP.join(hedge.split(" ")) + r"(?!\w)", re.I)
+        there = [(path, text.count("\n", 0, m.start()) + 1) for path, text in texts.items() for m in pattern.finditer(text)]
+        if len(there) > MOST:
+            what = f"“{hedge}”: name the exception ({len(there)} in all, {MOST} at most)"
+            yield from ((*place, what) for place in there)
+
+
 def main():
     pages = [Path(name).resolve() for name in sys.argv[1:]]
     everything = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     found = [(path, *finding) for path in pages or everything for finding in page(path)]
     if not pages:
         found += [(path, *finding) for path, messages in source() for finding in words(path, messages)]
+        found += hedges()
     for path, number, what in found:
         print(f"{path.relative_to(ROOT)}:{number}: {what}")
     sys.exit(f"words: {len(found)} findings in {len({path for path, *_ in found})} files" if found else 0)

@@ -103,7 +103,7 @@ BEGIN
                 ('tasks.priority', 'higher ones come first'),
                 ('tasks.seed', 'whether a reset of its group leaves it there'),
                 ('tasks.signal', 'whether it is completed from outside'),
-                ('tasks.spontaneous', 'whether it completes by itself'),
+                ('tasks.spontaneous', 'whether the queue completes it'),
                 ('tasks.status_code', 'pending, in-progress, completed, aborted'),
                 ('tasks.total_dependencies', 'dependencies in all'),
                 ('tasks.unique_key', 'its unique key'),

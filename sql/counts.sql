@@ -18,7 +18,7 @@ COMMENT ON FUNCTION taskq._held_back IS 'internal: the tasks of workgroups that 
 
 -- What has not settled: counted in the tables that are asked for, each read once. Which of it a workgroup holds back is known from
 -- the workgroups' tasks, if those are few: they are hashed. If they are many, what may be ready is looked up, task by
--- task. `first`: the lowest number of these tasks: of the one that was inserted first, as a rule.
+-- task. `first`: the lowest number of these tasks: mostly of the one that was inserted first.
 CREATE FUNCTION taskq._live(in_run boolean = true, in_scheduled boolean = true, in_parked boolean = true, in_blocked boolean = true)
     RETURNS TABLE (action_no integer, state text, number bigint, first bigint, overdue bigint)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 100000 ROWS 100

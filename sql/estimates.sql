@@ -3,7 +3,7 @@
 --
 -- * an action with few tasks in `run` or `scheduled` is counted, by index, as long as all that is counted so is not too much:
 --   so it is not wrong beside a huge one;
--- * what is in progress is counted up to ten thousand, as a rule, from its leases, and from the front of the queue where it has no
+-- * what is in progress is counted up to ten thousand from its leases, and from the front of the queue where it has no
 --   deadline;
 -- * the rest is estimated from a sample of pages, evenly spread, so that it matters little how actions lie in the table, and what
 --   is gone from it.
@@ -91,7 +91,7 @@ END
 $$;
 COMMENT ON FUNCTION taskq._front IS 'internal: what is in progress at the front of the queue of an action, and what comes next';
 
--- What leases name as in progress: of those with the first deadlines, as far as ten thousand names go. `whole`: there are no more.
+-- What leases name as in progress: of those with the first deadlines, up to ten thousand names. `whole`: there are no more.
 CREATE FUNCTION taskq._leased()
     RETURNS TABLE (task_no bigint, action_no integer, deadline timestamptz, actor_id text, whole boolean)
     LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 1000

@@ -117,7 +117,7 @@ CREATE FUNCTION taskq.insert_many(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 1000 ROWS 100
     AS 'MODULE_PATHNAME', 'taskq_insert_many_wrapper';
 COMMENT ON FUNCTION taskq.insert_many IS
-    'insert tasks that are alike but for id and body, or refuse them all; returns the inserted ids in the order given';
+    'insert tasks that differ only in id and body, or refuse them all; returns the inserted ids in the order given';
 
 CREATE FUNCTION taskq.insert_tasks(tasks jsonb, on_conflict text = 'error', if_missing text = 'error')
     RETURNS SETOF text
@@ -206,7 +206,7 @@ CREATE FUNCTION taskq.extend_tasks_ownership(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100 ROWS 10
     AS 'MODULE_PATHNAME', 'taskq_extend_tasks_ownership_wrapper';
 COMMENT ON FUNCTION taskq.extend_tasks_ownership IS
-    'move the deadlines of tasks still held to now + lease, as far as max_run_time allows; tells which are held, and until when';
+    'move the deadlines of tasks still held to now + lease, no further than max_run_time allows; tells which are held, and until when';
 
 CREATE FUNCTION taskq.stop_waiting(actor_id text)
     RETURNS bigint
@@ -445,7 +445,7 @@ CREATE FUNCTION taskq.delete_tasks(
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 100
     AS 'MODULE_PATHNAME', 'taskq_delete_tasks_wrapper';
 COMMENT ON FUNCTION taskq.delete_tasks IS
-    'remove tasks that meet all the filters, and, as a rule, blocked ones that are left without any dependency; returns how many went';
+    'remove tasks that meet all the filters, and blocked ones that are left without any dependency; returns how many went';
 
 CREATE FUNCTION taskq.report_status(
         task_id text,

@@ -216,7 +216,7 @@ CREATE FUNCTION taskq.grant_producer(role text, actions text[] = NULL) RETURNS v
     SET search_path = pg_catalog, pg_temp
     AS $$ SELECT taskq._grant_part('producer', taskq._role(role), actions) $$;
 COMMENT ON FUNCTION taskq.grant_producer IS
-    'let a role insert, link, change, cancel, delete and wait for tasks, for instance; with actions, only with tasks of these';
+    'let a role insert, link, change, cancel, delete and wait for tasks; with actions, only with tasks of these';
 
 CREATE FUNCTION taskq.revoke_producer(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
@@ -227,7 +227,7 @@ CREATE FUNCTION taskq.grant_worker(role text, actions text[] = NULL) RETURNS voi
     SET search_path = pg_catalog, pg_temp
     AS $$ SELECT taskq._grant_part('worker', taskq._role(role), actions) $$;
 COMMENT ON FUNCTION taskq.grant_worker IS
-    'let a role perform tasks: own, extend and return them, for instance; and all that a producer may; with actions, only with tasks of these';
+    'let a role perform tasks: own, extend and return them; and all that a producer may; with actions, only with tasks of these';
 
 CREATE FUNCTION taskq.revoke_worker(role text) RETURNS void LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
@@ -256,8 +256,8 @@ CREATE FUNCTION taskq.revoke_monitor(role text) RETURNS void LANGUAGE sql
     AS $$ SELECT taskq._revoke_part('monitor', taskq._role(role)) $$;
 COMMENT ON FUNCTION taskq.revoke_monitor IS 'take back what grant_monitor gave';
 
--- What ALTER DEFAULT PRIVILEGES has given away of these kinds while this script ran is taken back, as is what PUBLIC has by itself:
--- a role that may read taskq.run can make tokens.
+-- What ALTER DEFAULT PRIVILEGES has given away of these kinds while this script ran is taken back, as is what PUBLIC has from the
+-- start: a role that may read taskq.run can make tokens.
 DO $$
 DECLARE
     o record;

@@ -155,7 +155,7 @@ CREATE FUNCTION taskq._pace()
          GROUP BY x.action_no;
     END;
 COMMENT ON FUNCTION taskq._pace IS
-    'internal: tasks of an action that come and end in a minute (of the last five); that ended (but for skipped ones), and that aborted by a try, in the last hour; times; that ended in the last five minutes and had a worker, or rode on a task that had';
+    'internal: tasks of an action that come and end in a minute (of the last five); that ended (without skipped ones), and that aborted by a try, in the last hour; times; that ended in the last five minutes and had a worker, or rode on a task that had';
 
 -- What is first in the queue of each action, and what stands before it: shows a task that comes back late, an action for
 -- which no worker asks, and a task that a worker has held without a deadline for a day or longer.
@@ -177,7 +177,7 @@ CREATE FUNCTION taskq._heads()
         SELECT a.action_no, h.task_no, h.inserted_at, h.in_hand, h.unleased, h.crowded
           FROM taskq.action AS a
          CROSS JOIN LATERAL (
-               -- The oldest of the first hundred in no lane and of a hundred in lanes (by priority, then lane after lane), but for what its
+               -- The oldest of the first hundred in no lane and of a hundred in lanes (by priority, then lane after lane), except what its
                -- group or workgroup holds back. What has been overdue for long waits as what is ready does.
                SELECT min(x.task_no) FILTER (WHERE x.inserted_at IS NOT NULL) AS task_no,
                       min(x.inserted_at) AS inserted_at,
@@ -252,7 +252,7 @@ CREATE FUNCTION taskq.health()
                  CROSS JOIN LATERAL (SELECT r.action_no, r.granted_at, r.actor_id FROM taskq.run AS r
                                       WHERE r.task_no = u.task_no OFFSET 0) AS r
                  GROUP BY r.action_no),
-             -- What goes on by itself as long as there are calls.
+             -- What goes on as long as there are calls.
              late AS MATERIALIZED (
                 SELECT x.one, x.what, x.number, x.since
                   FROM (SELECT 'a schedule' AS one, 'schedules' AS what, count(*) AS number, min(s.next_at) AS since
@@ -368,7 +368,7 @@ CREATE FUNCTION taskq.health()
                             ELSE format('%s tasks of action "%s" are held without a deadline, the first for %s (actor "%s")',
                                         u.number, a.name, taskq._age(n.at - u.since), u.actor) END,
                        format('If that actor is gone, no other worker gets it: SELECT taskq.release_tasks(actors => ARRAY[%L]) makes what it held'
-                              ' ready again. With a lease the queue does so by itself.', u.actor),
+                              ' ready again. With a lease the queue does so.', u.actor),
                        'unleased', a.name, u.since
                   FROM unleased AS u CROSS JOIN now AS n
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = u.action_no OFFSET 0) AS a
@@ -444,7 +444,7 @@ CREATE FUNCTION taskq.health()
                               taskq._age(n.wall - s.xact_start),
                               CASE WHEN s.backend_xid IS NOT NULL THEN 'has written: claims walk further, and nothing is sealed'
                                    ELSE 'holds a snapshot: vacuum removes nothing that died since' END),
-                       format('End it, or SELECT pg_terminate_backend(%s); idle_in_transaction_session_timeout ends such by itself.', s.pid),
+                       format('End it, or SELECT pg_terminate_backend(%s); idle_in_transaction_session_timeout ends such in time.', s.pid),
                        CASE WHEN s.backend_xid IS NOT NULL THEN 'transaction' ELSE 'snapshot' END, s.pid::text, s.xact_start
                   FROM pg_stat_activity AS s CROSS JOIN now AS n
                  WHERE s.pid <> pg_backend_pid() AND s.backend_type IN ('client backend', 'background worker', 'walsender')
@@ -486,7 +486,7 @@ CREATE FUNCTION taskq.health()
                   FROM (SELECT age(d.datfrozenxid) AS age FROM pg_database AS d WHERE d.datname = current_database()) AS x
                  WHERE x.age > 2 * current_setting('autovacuum_freeze_max_age')::bigint OR x.age > 1500000000
                 UNION ALL
-                -- Of those that wait without a limit, the first thousand by their place in the index: the oldest, as a rule.
+                -- Of those that wait without a limit, the first thousand by their place in the index: mostly the oldest.
                 SELECT 'notice',
                        format('%s suspended without a limit for longer than a week, %s since %s',
                               CASE b.number WHEN 1 THEN 'a task is' WHEN 1000 THEN '1000 tasks or more are' ELSE b.number || ' tasks are' END,

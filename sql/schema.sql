@@ -98,7 +98,7 @@ CREATE TABLE taskq.action_setting (
     CONSTRAINT action_setting_max_timeouts_check CHECK (max_timeouts >= 1),
     CONSTRAINT action_setting_max_per_group_check CHECK (max_per_group BETWEEN 1 AND 100000)
 );
-COMMENT ON TABLE taskq.action_setting IS 'what is set for actions: defaults and limits, for instance';
+COMMENT ON TABLE taskq.action_setting IS 'what is set for actions, such as defaults and limits';
 
 -- The places that limits allow, one row each; `task_no` is whose place it is. A grant takes free ones that no other
 -- transaction has locked; the end of the performance frees it. Rows above the limit are what is left of a higher
@@ -141,7 +141,7 @@ CREATE TABLE taskq.task (
     max_tries integer,                          -- NULL: the action's default, else the setting's
     num_required integer,                       -- how many of its dependencies it needs; NULL: all
     spontaneous boolean NOT NULL,               -- completed by the queue itself
-    signal boolean NOT NULL,                    -- completed from outside, as a rule by taskq.signal
+    signal boolean NOT NULL,                    -- completed from outside, by taskq.signal
     post_result boolean NOT NULL,               -- NOTIFY when settled
     inserted_at timestamptz NOT NULL,
     not_before timestamptz,
@@ -173,7 +173,7 @@ COMMENT ON TABLE taskq.task IS 'what was asked for: one row per task, which only
 -- Tasks that nothing blocks: ready, in progress, or set aside for a reason. Narrow, with room on the page for a newer and longer
 -- version of each row, so that a grant can be a HOT update: nothing that a grant changes is indexed.
 CREATE TABLE taskq.run (
-    -- What most grants leave as it is comes first: of a new version on the same page the log has, as a rule, only what is behind
+    -- What most grants leave as it is comes first: of a new version on the same page the log mostly has only what is behind
     -- that.
     task_no bigint PRIMARY KEY,
     position bigint NOT NULL,                   -- place in the queue; new at each comeback
@@ -209,14 +209,14 @@ CREATE INDEX run_aside_idx ON taskq.run (aside) WHERE aside IS NOT NULL;        
 COMMENT ON TABLE taskq.run IS 'tasks that nothing blocks: ready or in progress';
 
 -- Tasks that wait for other tasks, and signals, which are completed from outside. The row is the counter of a task: it is deleted
--- when `remaining` reaches zero, for instance, or when counting brings `spare` below zero.
+-- when `remaining` reaches zero, or when counting brings `spare` below zero.
 CREATE TABLE taskq.blocked (
     task_no bigint PRIMARY KEY,
     remaining integer NOT NULL,                 -- dependencies that have to end as they should; one more for a signal
     failures integer NOT NULL,
     dependencies integer NOT NULL,
     tries integer NOT NULL,
-    not_before timestamptz,                     -- besides the task's own: of delay_children or retry_after, for instance
+    not_before timestamptz,                     -- besides the task's own, such as of delay_children or retry_after
     action_no integer NOT NULL,                 -- the task's, so that counting reads this table only
     spare integer NOT NULL,                     -- dependencies of which it can do without; of a signal -1
     wait_no integer NOT NULL,                   -- names this wait of the task: see `dependency`
@@ -238,14 +238,14 @@ CREATE TABLE taskq.scheduled (
     dependencies integer NOT NULL,
     position bigint NOT NULL,                   -- where it stood when it was held back; else its number
     held_back boolean NOT NULL,                 -- by its workgroup, or a closed turnstile
-    timer boolean NOT NULL                      -- it completes by itself when its time has come
+    timer boolean NOT NULL                      -- the queue completes it when its time has come
 );
 CREATE INDEX scheduled_due_idx ON taskq.scheduled (action_no, due, position);     -- what is due by now
 CREATE INDEX scheduled_timer_idx ON taskq.scheduled (due) WHERE timer;            -- timers, whatever their action
 COMMENT ON TABLE taskq.scheduled IS 'tasks that nothing blocks but their time, or that of their workgroup';
 
 -- Tasks that nothing blocks but a reason without a time: a paused group, a busy merge key, or another task
--- whose end they share. As a rule a claim moves them here, so that later claims do not meet them.
+-- whose end they share. A claim moves them here, so that later claims do not meet them.
 CREATE TABLE taskq.parked (
     task_no bigint PRIMARY KEY,
     kind "char" NOT NULL,                       -- g: group, k: key, m: rides on leader_no
@@ -265,7 +265,7 @@ CREATE TABLE taskq.parked (
 );
 CREATE INDEX parked_reason_idx ON taskq.parked (name, key) WHERE kind <> 'm';     -- under a group or a key
 CREATE INDEX parked_leader_idx ON taskq.parked (leader_no) WHERE kind = 'm';      -- the riders of a task
-COMMENT ON TABLE taskq.parked IS 'tasks that are ready but for a paused group or a busy merge key, and those that ride on another';
+COMMENT ON TABLE taskq.parked IS 'tasks that only a paused group or a busy merge key keeps from being ready, and those that ride on another';
 
 -- Groups about which something is known besides their tasks.
 CREATE TABLE taskq.task_group (
@@ -425,10 +425,10 @@ CREATE INDEX countdown_run_idx ON taskq.countdown (run_no);                     
 ALTER TABLE taskq.countdown REPLICA IDENTITY FULL;
 COMMENT ON TABLE taskq.countdown IS 'ends of dependencies that wait to be counted because the counter was busy';
 
--- As a rule one row per deadline that a call gives to tasks under one base, and per thousand of these tasks; and some for tasks
+-- One row per deadline that a call gives to tasks under one base, and per thousand of these tasks; and some for tasks
 -- that are to be looked at again at a time. It finds the elapsed ones without an index on `run`. The nonce of a task in it is
 -- `base # task_no`. The row goes with its tasks: the end of the keeper's performance removes it, or hands it on to one
--- of the others, as a rule.
+-- of the others.
 CREATE TABLE taskq.lease (
     deadline timestamptz NOT NULL,
     base bigint NOT NULL,
@@ -482,7 +482,7 @@ CREATE TABLE taskq.attempt (
 CREATE INDEX attempt_task_idx ON taskq.attempt (task_no);                         -- tries of a task
 CREATE INDEX attempt_timeout_idx ON taskq.attempt (ended_at) WHERE outcome = 'timeout';  -- deadlines that have passed lately
 ALTER TABLE taskq.attempt REPLICA IDENTITY FULL;
-COMMENT ON TABLE taskq.attempt IS 'the history of tries: those that did not settle their task, for instance';
+COMMENT ON TABLE taskq.attempt IS 'the history of tries: those that did not settle their task, and those before a retry';
 
 -- What workers said of a task that has not completed: kept over tries, and over an abort for a retry.
 CREATE TABLE taskq.progress (

@@ -60,8 +60,8 @@ SELECT k.task_no, 'scheduled',
 COMMENT ON VIEW taskq._places IS 'internal: the places of tasks, and the states that a task in them may be in';
 
 
--- `taskq.===` is `=`, and a look-up: see src/pg/lookup.rs. To count tasks by state, taskq.count_tasks reads less as a
--- rule.
+-- `taskq.===` is `=`, and a look-up: see src/pg/lookup.rs. To count tasks by state, taskq.count_tasks reads
+-- less.
 CREATE VIEW taskq.tasks AS
 SELECT t.id,
        a.name AS action,
@@ -160,7 +160,7 @@ SELECT t.id AS task_id,
  WHERE b.since IS NOT NULL;
 COMMENT ON VIEW taskq.waits IS 'suspended tasks: since when, until when at most, and for what';
 
--- What the dependencies of a task amount to, but for those that it has gone on without; and what its counter has yet to count of
+-- What the dependencies of a task amount to, except those that it has gone on without; and what its counter has yet to count of
 -- ends that have come. All of it is of one snapshot. What works a counter out (src/recount.rs) and what checks it ask this.
 CREATE VIEW taskq._standing AS
 SELECT t.task_no, t.num_required, t.signal, e.stored, e.own, e.open, e.own_open, e.met, e.failed,
@@ -274,7 +274,7 @@ COMMENT ON VIEW taskq.actors IS 'which worker holds which task, until when';
 
 -- Calls that sleep are found by what they are registered for, which are locks of a class of their own (src/pg/latch.rs): the kind
 -- of what they wait for stands in the upper bits, and the number of an action in the lower ones (src/wake/channels.rs). Each waiting
--- call is there with each action that it asks for as far as that is known: one that asks for more actions than it is registered for may
+-- call is there with each action that it asks for and that is known: one that asks for more actions than it is registered for may
 -- ask for any; an action that has had no task has no number.
 CREATE VIEW taskq._asking AS
 SELECT k.pid,
@@ -288,7 +288,7 @@ SELECT k.pid,
 COMMENT ON VIEW taskq._asking IS
     'internal: calls that wait for tasks, and the numbers of the actions that they ask for; and calls that wait for the ends of tasks';
 
--- Since when a session of another role sleeps the server shows to members of pg_read_all_stats, for instance. Which actor a session sleeps
+-- Since when a session of another role sleeps the server shows to members of pg_read_all_stats. Which actor a session sleeps
 -- for, and which session an actor has, is stored nowhere: so the two are rows of their own.
 CREATE VIEW taskq.workers AS
 SELECT k.pid,
@@ -441,7 +441,7 @@ SELECT n.name AS action,
        s.max_run_time
   FROM (SELECT a.name FROM taskq.action AS a WHERE NOT a.forgotten UNION SELECT s.name FROM taskq.action_setting AS s) AS n
   LEFT JOIN taskq.action_setting AS s ON s.name = n.name;
-COMMENT ON VIEW taskq.actions IS 'actions and what is set for them; as a rule NULL where nothing is';
+COMMENT ON VIEW taskq.actions IS 'actions and what is set for them; NULL where nothing is';
 
 CREATE VIEW taskq.schedules AS
 SELECT s.name, s.cron, s.timezone, s.task, s.overlap, s.backfill,
@@ -494,7 +494,7 @@ SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress',
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) r.task_no
  -- One that is set aside has passed its deadline.
  WHERE r.nonce <> 0 AND NOT r.grantable AND r.aside IS NULL AND t.seed IN (true, false);
-COMMENT ON VIEW taskq.attempts IS 'tries of tasks, as far as they are kept: worker, from when to when, and how each ended';
+COMMENT ON VIEW taskq.attempts IS 'tries of tasks, those that are kept: worker, from when to when, and how each ended';
 
 CREATE VIEW taskq.steps AS
 SELECT t.id AS task_id, s.position, s.name AS step, s.num_try, s.result, s.saved_at, t.id
@@ -503,7 +503,7 @@ SELECT t.id AS task_id, s.position, s.name AS step, s.num_try, s.result, s.saved
  WHERE t.seed IN (true, false);
 COMMENT ON VIEW taskq.steps IS 'results that durable tasks have saved, step by step';
 
--- What the abort of a task began with: from each to the first dependency that it has lost, up to one that has ended by itself. (A thousand
+-- What the abort of a task began with: from each to the first dependency that it has lost, up to one that has lost none. (A thousand
 -- steps at most.)
 CREATE FUNCTION taskq._origin(task_no bigint)
     RETURNS bigint
@@ -809,7 +809,7 @@ BEGIN
     IF t.spontaneous AND t.state = 'scheduled' AND t.not_before <= taskq.clock() THEN
         RETURN NEXT format('its time has come at %s; the next call of the queue completes it', t.not_before);
     ELSIF t.not_before > taskq.clock() THEN
-        RETURN NEXT CASE WHEN t.spontaneous THEN format('it completes by itself at %s', t.not_before)
+        RETURN NEXT CASE WHEN t.spontaneous THEN format('the queue completes it at %s', t.not_before)
                          ELSE format('it is not to be owned before %s', t.not_before) END;
     END IF;
 
@@ -907,8 +907,8 @@ BEGIN
                  WHERE me.task_no = number
                  LIMIT 1000) AS ahead;
         -- A transaction that has changed or locked a row has its id in xmax, and holds a lock on that id, unless the id is that
-        -- of a savepoint that has been released. (Where several have locked the row, xmax has another kind of number, which as a
-        -- rule is no transaction's that is in progress.) A transaction that only makes another task depend on the row's has
+        -- of a savepoint that has been released. (Where several have locked the row, xmax has another kind of number, which is
+        -- hardly ever that of a transaction in progress.) A transaction that only makes another task depend on the row's has
         -- locked it, too.
         FOR d IN SELECT l.pid
                    FROM (SELECT r.xmax::text::bigint AS id FROM taskq.run AS r WHERE r.task_no = number
@@ -929,8 +929,8 @@ BEGIN
         RETURN NEXT format('it is ready, with %s before it among the tasks of its %s',
                            CASE WHEN n >= 1000 THEN '1000 or more' ELSE n::text END,
                            CASE its_lane WHEN 0 THEN 'action' ELSE 'group in its action' END);
-        -- Among what stands first in the queue and the last thousand tasks that have settled: enough, as a rule, to
-        -- see whether a worker asks for the action, without reading all that is settled.
+        -- Among what stands first in the queue and the last thousand tasks that have settled: mostly enough to see
+        -- whether a worker asks for the action, without reading all that is settled.
         SELECT max(x.granted_at) INTO last_grant
           FROM (SELECT r.granted_at FROM taskq.action AS a
                  CROSS JOIN LATERAL ((SELECT r.granted_at FROM taskq.run AS r
@@ -982,7 +982,7 @@ CREATE FUNCTION taskq.check()
     SET search_path = pg_catalog, pg_temp
     -- It reads whole tables, and statistics may be those of an empty queue: each part reads its tables as a whole, and joins them
     -- by hash or by merge, whatever they say. So nothing in here may be looked up per row: no LATERAL to a table, no EXISTS that is
-    -- not a condition by itself.
+    -- not a condition alone.
     SET enable_nestloop = off SET enable_hashjoin = on SET enable_mergejoin = on SET enable_sort = on
     SET enable_seqscan = on SET jit = off
     BEGIN ATOMIC
@@ -1017,7 +1017,7 @@ CREATE FUNCTION taskq.check()
                 UNION ALL SELECT 'expiry', y.task_no FROM taskq.expiry AS y) AS x
          WHERE NOT EXISTS (SELECT FROM taskq.task AS t WHERE t.task_no = x.task_no)
         UNION ALL
-        -- What has ended does not expire, and what completes by itself is known as such while it waits for its time.
+        -- What has ended does not expire, and what the queue completes is known as such while it waits for its time.
         SELECT 'settled task that expires', t.id, y.due::text
           FROM taskq.expiry AS y
           JOIN taskq.settled AS s ON s.task_no = y.task_no

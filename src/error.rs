@@ -1,7 +1,7 @@
 //! The refusals of the queue: SQLSTATE, message, the facts and what to do about it.
 //!
 //! Refusals for tasks and other things of the queue that are not there, or not in the state that is wanted, are in [`tasks`]; the others in
-//! [`arguments`] and [`rights`]. Codes are there, but for a few that `pg` and functions in SQL raise themselves. Messages begin in lower
+//! [`arguments`] and [`rights`]. Codes are there, except a few that `pg` and functions in SQL raise themselves. Messages begin in lower
 //! case and have no full stop, details and hints are sentences, as in Postgres' own style.
 
 mod arguments;

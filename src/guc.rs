@@ -55,7 +55,7 @@ static BACKGROUND_WORKER: GucSetting<bool> = GucSetting::<bool>::new(true);
 /// `taskq.maintenance_interval`: how long the background worker sleeps at most, in milliseconds.
 static MAINTENANCE_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(60_000);
 
-/// `taskq.shortest_sleep`: how soon a sleeping call looks again by itself for the first time, in milliseconds.
+/// `taskq.shortest_sleep`: how soon a sleeping call looks again unwoken for the first time, in milliseconds.
 static SHORTEST_SLEEP: GucSetting<i32> = GucSetting::<i32>::new(100);
 
 /// Declares the settings; called once, when the library is loaded.
@@ -147,7 +147,7 @@ fn define_for_the_queue() {
     );
     GucRegistry::define_int_guc(
         c"taskq.shortest_sleep",
-        c"How soon after a look a sleeping call looks again by itself.",
+        c"How soon after a look a sleeping call looks again without being woken.",
         c"The sleeps that follow are longer and longer. Wake-ups do not depend on it.",
         &SHORTEST_SLEEP,
         10,
@@ -249,7 +249,7 @@ pub(crate) fn maintenance_interval() -> Duration {
     Duration::from_millis(MAINTENANCE_INTERVAL.get().unsigned_abs().into())
 }
 
-/// How soon a sleeping call looks again by itself for the first time.
+/// How soon a sleeping call looks again unwoken for the first time.
 pub(crate) fn shortest_sleep() -> Duration {
     Duration::from_millis(SHORTEST_SLEEP.get().unsigned_abs().into())
 }

@@ -2,9 +2,9 @@
 //!
 //! # Bird's-eye view
 //!
-//! The state is in ordinary tables (`sql/schema.sql`); a task's state is *where its rows are*. As a rule a function that the reference
-//! describes is a thin extern in `verbs`, and its work goes by the tables directly or by kept, generic plans; others, such as some that
-//! look, and those for rights, are written in SQL (`sql/`). As a rule a waiting call is woken by the commit that concerns it; its own
+//! The state is in ordinary tables (`sql/schema.sql`); a task's state is *where its rows are*. A function that the reference describes
+//! is a thin extern in `verbs`, and its work goes by the tables directly or by kept, generic plans; others, such as some that
+//! look, and those for rights, are written in SQL (`sql/`). A waiting call is woken by the commit that concerns it; its own
 //! looks, at growing intervals, make up for a wake-up that the server loses. What is to happen in time while no call claims is for a
 //! background process.
 //!

@@ -43,7 +43,7 @@ newtype! {
 }
 
 newtype! {
-    /// A place in an order: that in which tasks of one priority are claimed, for instance, or slots are taken. All positions come
+    /// A place in an order, such as that in which tasks of one priority are claimed, or slots are taken. All positions come
     /// from one sequence, so the later one is the greater.
     #[derive(Default)]
     pub(crate) struct Position(pub(crate) i64);

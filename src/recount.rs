@@ -32,7 +32,7 @@ record! {
         pub(crate) task_no: TaskNo,
         num_required: Option<i32>,
         signal: bool,
-        /// Its dependencies, but for those without which it has gone on.
+        /// Its dependencies, without those that it has gone on without.
         pub(crate) stored: i32,
         /// Those that no suspension has added, and those without which it has gone on.
         pub(crate) own: i32,

@@ -1,4 +1,5 @@
-//! Tasks go, with their dependencies, and as a rule with blocked tasks that lose their last dependency by it.
+//! Tasks go, with their dependencies, and with blocked tasks that lose their last dependency by it (suspended ones
+//! are freed, signals stay).
 
 use std::collections::{HashMap, HashSet};
 
@@ -100,7 +101,7 @@ fn downstream(wave: &[Live], staying: &HashSet<TaskNo>, now: Time) -> Vec<Live> 
     rows.into_values().filter(|row| going.contains(&row.task_no)).collect()
 }
 
-/// The same as far as it can be read without a lock; nothing for a large wave. It reads further ahead, up to a bound, as long as most of
+/// What can be read of the same without a lock; nothing for a large wave. It reads further ahead, up to a bound, as long as most of
 /// what it finds will go.
 fn expected(wave: &[TaskNo], staying: &HashSet<TaskNo>) -> HashSet<TaskNo> {
     if wave.is_empty() || wave.len() >= MANY {

@@ -9,7 +9,7 @@
 //! there. What is kept there is thrown away whenever rights on functions, roles or memberships change. The actions of a
 //! narrowed part are read anew by each call.
 //!
-//! **What follows by itself is not checked.** Dependents are signalled, deadlines and schedules taken care of, whatever
+//! **What follows from a call is not checked.** Dependents are signalled, deadlines and schedules taken care of, whatever
 //! their actions are: only what the caller names, asks for by a filter or inserts is checked.
 
 use pgrx::pg_sys::{InvalidOid, Oid};

@@ -53,7 +53,7 @@ pub(crate) enum Cause {
     Dependency,
     /// It was not granted, or signalled, in time.
     Expired,
-    /// It had no other try: it was given back, for instance, or taken from its worker.
+    /// It had no other try: it was given back, or taken from its worker.
     Exhausted,
     /// It shared the end of a task with the same key.
     Merged,

@@ -17,7 +17,7 @@ use crate::pg::lock::{self, Key, Mode};
 use crate::pg::post::Post;
 use crate::pg::process::{self, Started};
 
-/// How soon a session starts another worker, and how late at most where that comes to nothing.
+/// How soon a session starts another worker, and how late at most where none can be started.
 const FIRST_START_AFTER: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_secs(60);
 
@@ -49,7 +49,7 @@ impl Starting {
 }
 
 impl Drop for Starting {
-    /// An error gives the lock up by itself.
+    /// An error gives the lock up without this.
     fn drop(&mut self) {
         if !std::thread::panicking() {
             lock::unlock(Key::new(&[STARTING]), Mode::Only);
@@ -81,7 +81,7 @@ pub(crate) fn begin_call() {
 
 /// Has what is due done by a process that commits, if something is `owed`: wakes the one that is there, or starts one if it may. It
 /// waits for nothing. A call that sleeps asks before, and keeps the answer for the sleep, which is in the same
-/// subtransaction, and as a rule not much longer than a second.
+/// subtransaction, and hardly longer than a second.
 pub(crate) fn call_if(owed: bool) -> Option<Starting> {
     if !is_wanted() {
         return None;

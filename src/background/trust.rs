@@ -1,7 +1,7 @@
 //! Whether what the worker is about to touch belongs to one role, and has nothing of others on it.
 //!
 //! The worker does its work as the extension's owner, in a security-restricted operation. So what this finds could do no more than the
-//! owner can. It could still do it whenever the worker comes by: a trigger of another role on a table of the queue, for instance. As
+//! owner can. It could still do it whenever the worker comes by, such as by a trigger of another role on a table of the queue. As
 //! installed, the tables have no trigger, rule, policy or child table. No index, default or constraint of theirs depends on a function,
 //! operator or type of a user or of another extension.
 

@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// For how long it begins steps of one kind, however much is due, before it looks at the others.
 const TURN: Duration = Duration::from_millis(100);
 
-/// How soon it looks again at what is due and could not be done, since another transaction has it, for instance.
+/// How soon it looks again at what is due and could not be done, such as what another transaction has.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The longest pause after errors, and the one where something speaks against the work.
@@ -122,7 +122,7 @@ enum May {
     Not,
 }
 
-/// Whether nothing speaks against the work. What does is logged, but for a lock that another session has on the
+/// Whether nothing speaks against the work. What does is logged, except a lock that another session has on the
 /// extension; not again for as long as it stays the same.
 fn may_work(station: &Station, known: &mut Option<String>) -> May {
     if !guc::background_worker() {
@@ -192,7 +192,7 @@ fn next_due(kinds: &[Known], now: Wall) -> Wall {
         Ok(Some(due)) => due.map_or(Wall::INFINITY, Time::by_server),
         Ok(None) | Err(_) => now,
     };
-    // What is due already is locked by another transaction, as a rule, or has failed.
+    // What is due already is locked by another transaction, or has failed.
     let due = if due <= now { now + LOOK_AGAIN_AFTER } else { due };
     kinds.iter().map(|kind| kind.not_before).filter(|time| *time > now).fold(due, Wall::min)
 }

@@ -116,8 +116,8 @@ pub(super) struct Call<'a> {
     pub(super) lease: OnceCell<Option<Interval>>,
 }
 
-/// Grants that follow each other sooner than this count from the same moment: those for the same duration have one deadline, as
-/// a rule, and share a row in `lease`.
+/// Grants that follow each other sooner than this count from the same moment: those for the same duration have one deadline, and
+/// share a row in `lease`.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl<'a> Call<'a> {

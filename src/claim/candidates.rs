@@ -41,7 +41,7 @@ fn peek(of: &[i32], depth: i32) -> Vec<Candidate> {
     found.into_iter().map(candidate).collect()
 }
 
-/// The next candidates in the order of all actions together: `wanted` of them at most, but for those in `passed`, where each has its
+/// The next candidates in the order of all actions together: `wanted` of them at most, without those in `passed`, where each has its
 /// lane. Where an action takes turns, the oldest of those that it would have taken stands for it. Lanes
 /// are read by one statement after the other, so a task whose priority is changed meanwhile may be met twice: it is a
 /// candidate where it was met first.

@@ -14,7 +14,7 @@
 //! others may still add dependencies on them, and hold them for that. What is to be removed is locked against these,
 //! too, without waiting. Where that lock is not to be had, the entry is set aside in place (see
 //! [`crate::store::aside`]), and so is one that a late worker may still return, unless it is to ride. **An entry is met once** for a
-//! reason, as a rule, whatever its past; where the lock of the reason was not to be had it is met again, after a second.
+//! reason, whatever its past; where the lock of the reason was not to be had it is met again, after a second.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};

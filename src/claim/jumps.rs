@@ -1,6 +1,6 @@
 //! From lane to lane, in the order of `run_lane_idx`: the higher priority first, and each priority's lanes in their order.
 //!
-//! PostgreSQL cannot go from one lane of an index to the next by itself, so each step is a search of its own. What is
+//! PostgreSQL cannot go from one lane of an index to the next, so each step is a search of its own. What is
 //! [known](crate::store::known_lanes) makes stations of the excepted lanes: the steps between two of them pass what is
 //! before the common position by its place in the index alone, and never walk through an excepted lane, in which a
 //! backlog of any length waits before that position.

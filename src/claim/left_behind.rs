@@ -9,7 +9,7 @@ use crate::store::low_ends::{self, Starts};
 use crate::wake;
 
 /// Actions with grantable tasks in no lane, if asked for; then what a waiting call has to look after in time that would not
-/// look before by itself: actions with scheduled tasks, and 0 for deadlines, schedules and
+/// look before without being woken: actions with scheduled tasks, and 0 for deadlines, schedules and
 /// what else is due by time.
 #[rustfmt::skip]
 type Asked = (&'static [i32], bool, Time, &'static [i32], &'static [i32], &'static [i32], &'static [Position], &'static [Time],
@@ -64,7 +64,7 @@ pub(crate) fn left_behind(action_nos: &[i32], ready: bool, later: Option<Time>) 
     LEFT_BEHIND.query((action_nos, ready, horizon, of, highest, lowest, from, due, lease, by_time))
 }
 
-/// Notes whether a look that has found nothing leaves out tasks that are ready as far as a snapshot can tell: others hold
+/// Notes whether a look that has found nothing leaves out tasks that are ready to a snapshot: others hold
 /// them. (What limits or lanes keep back is noted where they are asked.)
 pub(crate) fn note_passed_over(actions: &[Action]) {
     let free = actions.iter().filter(|a| !a.paused && !a.is_chosen_from()).map(|a| a.action_no);

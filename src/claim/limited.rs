@@ -2,7 +2,7 @@
 //!
 //! In rounds: a look at what is next, in the order of all actions together and without locks; then one entry after the
 //! other is taken whose limits allow it, until there is no more room; those that another transaction has in hand are
-//! passed over. A round that gets nothing is followed, as a rule, by one that looks twice as far: of what others have in hand there
+//! passed over. A round that gets nothing is followed by one that looks twice as far: of what others have in hand there
 //! may be much. An action or a lane whose limits are used up is out of the following rounds, so that its backlog is
 //! not looked through again.
 //!
@@ -36,7 +36,7 @@ const MOST_IN_A_ROUND: usize = 10_000;
 /// How many a round looks at, at most, where those that the one before has looked at were not to be tried.
 const MOST_ASKED: usize = 50_000;
 
-/// Grants what the limits allow, as far as there is room.
+/// Grants what the limits allow, up to what there is room for.
 pub(super) fn claim(claim: &mut Claim, actions: &[&Action], grants: &mut Vec<Grant>) {
     let mut sources = sources(actions, &claim.lanes_met());
     let mut reservations = Reservations::default();

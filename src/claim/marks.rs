@@ -58,7 +58,7 @@ pub(crate) fn ranges_of_look(action_nos: &[i32]) -> Ranges {
     MARKS.with(|marks| marks.ranges_of_look(action_nos))
 }
 
-/// Moves the marks up, as far as a look at them allows.
+/// Moves the marks up to where a look at them allows.
 pub(crate) fn advance(known: &Known, seen: &Seen) {
     MARKS.with(|marks| {
         marks.decided_to = Position::BEGINNING;

@@ -65,7 +65,7 @@ struct Group {
     limited: bool,
 }
 
-/// An entry, as far as the claim knows it before it takes it.
+/// What the claim knows of an entry before it takes it.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
     /// The number of the task.
@@ -193,7 +193,7 @@ fn known<K: Eq + Hash, V: Copy>(heard: &RefCell<HashMap<K, V>>, name: K, ask: im
     answer
 }
 
-/// Those of the tasks, which are given with their actions and not ready yet, that nothing but limits keeps from running, as far as a
+/// Those of the tasks, which are given with their actions and not ready yet, that nothing but limits keeps from running, by what a
 /// look can tell in the time that there is for asking. Whether an action is paused is not asked: the caller leaves the tasks of such out.
 pub(crate) fn free<'a>(tasks: impl Iterator<Item = (TaskNo, &'a Action)>, now: Time) -> Vec<TaskNo> {
     let asked = Asked::new(Taking::Free, now);

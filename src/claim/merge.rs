@@ -1,4 +1,4 @@
-//! Merge by key: of the tasks that share a key, an action and a group only one runs at a time, and as a rule those that were ready
+//! Merge by key: of the tasks that share a key, an action and a group only one runs at a time, and those that were ready
 //! when it was granted ride on it and share its end, if it settles.
 //!
 //! Keys and their holders are in [`merge_key`], riders in [`riders`]: those are parked or set aside under the holder,
@@ -6,7 +6,7 @@
 //!
 //! **The key comes before the entries.** A claim locks the row of a key before it touches an entry that has it
 //! ([`has_its_key`]), and passes over the entry if another transaction has that row locked. So a claim that finds a key
-//! free and takes it has all entries with it to itself, but for those that a call is changing by name: none is in the
+//! free and takes it has all entries with it to itself, except those that a call is changing by name: none is in the
 //! hands of another claim at that moment. It lets those of them ride that were ready when it looked, also those whose
 //! deadline had passed; not those whose workgroup is held back. What comes later finds the key taken.
 

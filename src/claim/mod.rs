@@ -7,9 +7,9 @@
 //! A claim begins at its [`marks`], before which there is nothing to be granted.
 //!
 //! What concerns a whole action (paused, its limits full) or a whole group (its limits full, another's turn) is
-//! checked before its range is scanned, as a rule. What concerns single entries (their group is paused, their workgroup or merge
-//! key) is checked once they are taken, by the [`gates`]: what may not run is moved out of the way, as a rule once, not once
-//! per call. A claim that can keep nothing of that asks before as well ([`may_run`]).
+//! checked before its range is scanned, and again where that may be out of date. What concerns single entries (their group is paused, their workgroup or merge
+//! key) is checked once they are taken, by the [`gates`]: what may not run is moved out of the way, once, not once per
+//! call. A claim that can keep nothing of that asks before as well ([`may_run`]).
 
 mod call;
 mod candidate;

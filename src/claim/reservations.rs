@@ -64,8 +64,8 @@ pub(super) struct Reservations {
 }
 
 impl Reservations {
-    /// Locks slots of these limits, with how many are wanted of each beyond those that are occupied. As a rule few more are
-    /// locked than are used in the end: until the commit no other call can use them.
+    /// Locks slots of these limits, with how many are wanted of each beyond those that are occupied. Few more are locked than
+    /// are used in the end: until the commit no other call can use them.
     pub(super) fn ask(&mut self, wanted: BTreeMap<Limit, (i32, usize)>) {
         self.most.extend(wanted.iter().map(|(limit, (most, _))| (limit.clone(), *most)));
         let asks: Vec<Ask> = wanted

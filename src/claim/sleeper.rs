@@ -2,7 +2,7 @@
 //!
 //! PostgreSQL gives a transaction an id when it tries to change a row, before it finds out that another transaction has done so.
 //! While a transaction has an id, low-water marks and vacuum stay where they are, for all sessions. So as long as a call has none
-//! it reads before it tries: then it has none while it scans, as a rule, however much is dead, and however often others are faster.
+//! it reads before it tries: then it has none while it scans, however much is dead, and however often others are faster.
 //!
 //! A call that may sleep is one statement, and sleeps in its transaction, with the id that it was given. Of two that are woken
 //! for the same entry both may find it untouched. So each takes a lock that stands for the entry (of the lock manager, tried and
@@ -10,7 +10,7 @@
 //! another call is taking. The call that takes the entry keeps its lock until the end of the transaction, or of the
 //! subtransaction in which it looks. If that is rolled back, other sleeping calls are woken, as for any entry that was taken. A call that
 //! fails to take the entry gives the lock up at once, so that it never has more than one needlessly. A sleeping call may still get
-//! an id needlessly: in a race with a call that does not sleep, for instance, and where the server has no room for the lock.
+//! an id needlessly: in a race with a call that does not sleep, and where the server has no room for the lock.
 
 use std::collections::HashSet;
 
@@ -34,8 +34,8 @@ fn looks_first(call: &Call) -> bool {
     !call.request.trial && !has_transaction_id()
 }
 
-/// Attempts to take an entry, but not one that another transaction has, as far as that can be seen without an
-/// id.
+/// Attempts to take an entry, but not one that can be seen, without an id, to be another
+/// transaction's.
 pub(super) fn take(call: &Call, entry: &Row, attempt: impl FnOnce() -> Change) -> Change {
     if !looks_first(call) {
         return attempt();

@@ -3,12 +3,12 @@
 //!
 //! **Nothing is locked needlessly.** An entry is taken in the version that the look has seen, or not at all. If another
 //! transaction is changing it, the claim skips it; if one has changed it since, the claim does not lock its newest version to
-//! find out that it is unsuitable. So a call that takes nothing has no entry locked. Nor has it, as a rule, a
-//! transaction id with which it scans on or goes to sleep, which would keep low-water marks and vacuum where they are: PostgreSQL
+//! find out that it is unsuitable. So a call that takes nothing has no entry locked. Nor has it, except in a
+//! race, a transaction id with which it scans on or goes to sleep, which would keep low-water marks and vacuum where they are: PostgreSQL
 //! assigns one before it finds the row changed. So the call looks before it tries ([`sleeper`]); a change in the instant between comes too
 //! late for that.
 //!
-//! **A scan goes on where the one before has seen something.** As a rule it remembers of a stretch where it has seen the first entry
+//! **A scan goes on where the one before has seen something.** It remembers of a stretch where it has seen the first entry
 //! that is grantable in its snapshot; the next scan of the call begins there ([`Ranges::go_on`]). Otherwise, where a scan over many dead
 //! entries takes longer than an entry lives, each scan would come too late, and begin anew.
 //!

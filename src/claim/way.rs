@@ -36,7 +36,7 @@ pub(super) struct Stretch {
     pub(super) lane: Lane,
 }
 
-/// What keeps entries back, as far as a call has found out.
+/// What a call has found out about what keeps entries back.
 #[derive(Default)]
 pub(super) struct Found {
     /// Groups that are paused, with their rows locked.
@@ -69,7 +69,7 @@ impl Found {
         *first = position.min(*first);
     }
 
-    /// What keeps an entry of a group and a workgroup back, if anything does but for limits and its merge key.
+    /// What keeps an entry of a group and a workgroup back, if anything does besides limits and its merge key.
     pub(super) fn way(&self, group: Option<&String>, workgroup: Option<&String>) -> Option<Way> {
         if let Some(group) = group.filter(|g| self.paused.contains(*g)) {
             return Some(Way::Park(Reason::Group(group.clone())));

@@ -1,4 +1,4 @@
-//! What other modules need of the settings of actions, to claim and to end tries for instance.
+//! What other modules need of the settings of actions, such as to claim and to end tries.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;

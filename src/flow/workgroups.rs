@@ -1,4 +1,4 @@
-//! Workgroups: rate-limit domains that a worker, for instance, holds back after a refusal from outside (a 429, say).
+//! Workgroups: rate-limit domains that a worker holds back after a refusal from outside (such as a 429).
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -27,7 +27,7 @@ pub(crate) const MAX_STATUS: usize = 64 << 10;
 pub(super) const MAX_BACKOFF: usize = 1000;
 
 /// What to give where an interval is wrong.
-pub(crate) const INTERVAL_HINT: &str = "Give an interval from 0 to 1,000 years, \"5 minutes\" for instance.";
+pub(crate) const INTERVAL_HINT: &str = "Give an interval from 0 to 1,000 years, such as \"5 minutes\".";
 
 /// What is wrong with a key that is a name, if anything.
 pub(in crate::input) fn name_problem(key: &str, name: &str) -> Option<Problem> {

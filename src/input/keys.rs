@@ -5,8 +5,8 @@ use super::shape::{Object, Shape};
 
 const CONDITION: Shape = Shape::OneOf(&["completed", "settled", "aborted"]);
 /// Both are read by Postgres.
-const INTERVAL: Shape = Shape::Written("an interval as a string, \"5 minutes\" for instance");
-const TIMESTAMP: Shape = Shape::Written("a timestamp as a string, \"2030-01-31 12:00 UTC\" for instance");
+const INTERVAL: Shape = Shape::Written("an interval as a string, such as \"5 minutes\"");
+const TIMESTAMP: Shape = Shape::Written("a timestamp as a string, such as \"2030-01-31 12:00 UTC\"");
 
 static REFERENCE: Object = Object {
     name: "a reference to a task",

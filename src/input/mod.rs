@@ -1,5 +1,5 @@
 //! What callers say of a task, a dependency or a return: from JSON (docs/reference) or from typed arguments to one
-//! checked form. "Parse, don't validate": what leaves here is well-formed, but for what hangs on other things than the element itself,
+//! checked form. "Parse, don't validate": what leaves here is well-formed, except what hangs on other things than the element itself,
 //! and the status code of a return.
 
 pub(crate) mod backoff;

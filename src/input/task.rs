@@ -62,7 +62,7 @@ pub(crate) struct TaskSpec {
     pub(crate) backoff: Option<JsonText>,
     /// The workgroup that can hold it back.
     pub(crate) workgroup: Option<String>,
-    /// Of the tasks of one action and group with this key one runs at a time, as a rule for all that are ready when it is granted.
+    /// Of the tasks of one action and group with this key one runs at a time, for all that are ready when it is granted.
     pub(crate) merge_key: Option<String>,
     /// It survives a reset of its group.
     pub(crate) seed: bool,
@@ -96,7 +96,7 @@ impl Reference {
         Reference { id, condition, follows: false }
     }
 
-    /// One that follows by itself.
+    /// One that no caller has named.
     pub(crate) fn following(id: String, condition: Condition) -> Self {
         Reference { id, condition, follows: true }
     }
@@ -163,7 +163,7 @@ impl TaskSpec {
         (all > MAX_MERGE_KEY).then(|| {
             let what = format!("key \"merge_key\", the action and the group have {all} bytes, ");
             let what = format!("{what}{MAX_MERGE_KEY} are allowed");
-            Problem::new(what, "Give a shorter key: a digest of a long one, for instance.")
+            Problem::new(what, "Give a shorter key, such as a digest of a long one.")
         })
     }
 

@@ -1,7 +1,7 @@
 //! Going through the elements of a call, once and in their order: each is asked for its id, then for its key, as if it came alone
 //! behind those before it. What has been found out goes by numbers: an id may mean a stored task and an element.
 //!
-//! Nothing here waits or asks the database, but for rights and the words of a refusal. The keys are locked, and so is what is stored of
+//! Nothing here waits or asks the database, except for rights and the words of a refusal. The keys are locked, and so is what is stored of
 //! the tasks that matter. Where it matters for those that come later whether an element's id is free (`on_conflict => 'skip'`), its row
 //! has been written: no other transaction can take the id any more, and what others have taken is known.
 

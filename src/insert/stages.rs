@@ -145,8 +145,8 @@ impl Present {
             merge_key::make_keys(&keys.into_iter().collect::<Vec<_>>());
         }
         let edges = edges::resolve(&tasks.new, &came, &stored, tasks.options.ignore_missing)?;
-        // Tasks of the queue at either end. (Those of this call have actions that were checked before.) What follows by
-        // itself no caller has named; one that a caller has named as well was checked by its id before anything was locked.
+        // Tasks of the queue at either end. (Those of this call have actions that were checked before.) What follows from
+        // these no caller has named; one that a caller has named as well was checked by its id before anything was locked.
         let mut follows = tasks.following(&stored);
         follows.extend(came.follows.iter().map(|(after, _)| *after));
         let ends = edges.edges.iter().flat_map(|edge| [edge.after, edge.run]);
@@ -181,7 +181,7 @@ impl Tasks {
             let id = spec.id.take().unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
             let Interned { action_no, notify, gives_lanes, expires_in } = actions[&spec.action];
             if !spec.spontaneous {
-                // What completes by itself is granted to no worker: it expires if it says so, and not as its action does.
+                // What the queue completes is granted to no worker: it expires if it says so, and not as its action does.
                 spec.expires_at = spec.expires_at.or_else(|| Some(self.now.plus(expires_in?)));
             }
             self.new.push(NewTask { task_no, action_no, notify, gives_lanes, id, id_is_new, element, spec });
@@ -243,7 +243,7 @@ impl Tasks {
         Ok((came, written))
     }
 
-    /// Inserts the rows of the tasks whose ids may turn out to be taken, as far as they may be inserted; adds their numbers to `written`.
+    /// Inserts the rows of the tasks whose ids may turn out to be taken, those that may be inserted; adds their numbers to `written`.
     /// Returns the ids of elements that stored tasks have, with the numbers of these, without those that were known.
     fn try_ids(
         &self,

@@ -3,7 +3,7 @@
 //! Holders share a row (FOR KEY SHARE), and PostgreSQL lets one more in beside them also while another transaction
 //! waits to lock it exclusively. So a steady stream of insertions below one task could keep its return, or its cancel,
 //! waiting for ever. A call that is to share rows of `run` therefore checks, before it joins the holders, whether
-//! a transaction waits, and if so gives way for a while. As a rule the waiting one gets the lock when the holders that
+//! a transaction waits, and if so gives way for a while. The waiting one gets the lock when the holders that
 //! were there before it have ended.
 //!
 //! It gives way for a limited time, and this is no lock: the waiting transaction may wait for this very transaction,

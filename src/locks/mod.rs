@@ -1,6 +1,6 @@
 //! Locks on the rows of tasks, and the order in which they are waited for ([`order`]).
 //!
-//! As a rule calls that name tasks lock their live rows here: first those in `run`, then `blocked`, `scheduled` and
+//! Calls that name tasks lock their live rows here: first those in `run`, then `blocked`, `scheduled` and
 //! `parked`, in each by task number. Counting, claims and upkeep pass over live rows that another transaction has locked in their way.
 
 mod courtesy;

@@ -6,7 +6,7 @@
 //! that is retried) cannot; and a task may move from one table to another while it is waited for. So such a call runs
 //! as [`restartable`](super::restartable): *it waits for a row only if it holds nothing of that rank or a later one*. Where it would have
 //! to, it gives up all it holds, by rolling back to where it began, and begins anew: it then locks first, in the order,
-//! all for which it has had to do so by now. As a rule a new beginning waits for the transaction that was in the way, so that the
+//! all for which it has had to do so by now. A new beginning mostly waits for the transaction that was in the way, so that the
 //! call makes progress.
 //!
 //! A transaction that waits for a row of such a call therefore waits for one that either waits itself for something

@@ -14,7 +14,7 @@ use crate::pg::block::in_transaction_block;
 use crate::pg::session::{check_for_interrupts, nap};
 use crate::pg::subtransaction::{self, Deadlocked};
 
-/// After so many new beginnings the call waits out of order. As a rule each has waited for another transaction to end, so
+/// After so many new beginnings the call waits out of order. Mostly each has waited for another transaction to end, so
 /// that only a call in a queue that is stormed all the while gets there.
 const MOST_ATTEMPTS: usize = 100;
 
@@ -25,11 +25,11 @@ const AFTER_DEADLOCK: Duration = Duration::from_millis(50);
 
 /// Runs a call that locks in waves. It may be run several times; what an earlier run changed is undone.
 ///
-/// Each such call that is no part of another is a subtransaction, as a rule. A transaction that makes many of them stops using
+/// Each such call that is no part of another is a subtransaction. A transaction that makes many of them stops using
 /// them in time, and below a savepoint there are none (see [`subtransaction::may_nest`]): such calls wait in the order
 /// in which they come.
 ///
-/// A call that is a transaction by itself begins anew after a deadlock, too, some times: it gives up all that it has locked. The order of
+/// A call that is a transaction of its own begins anew after a deadlock, too, some times: it gives up all that it has locked. The order of
 /// locks leaves one that it cannot prevent. `SKIP LOCKED` waits in PostgreSQL where it comes to a row at the moment in which an
 /// update of it is committed, and a third transaction has locked the new version (`heap_lock_updated_tuple`). In a transaction
 /// block earlier calls may have locked what the other one waits for.

@@ -63,7 +63,7 @@ beliefs! {
     /// what is decided, and ends itself where positions are others.
     Marks: Rule { lasts: Lasts::Exact, ..Rule::new("marks of claims") };
 
-    /// Before which position an action's lanes have nothing, but for some (`store::known_lanes`). Goes by the bounds of the marks.
+    /// Before which position an action's lanes have nothing, some excepted (`store::known_lanes`). Goes by the bounds of the marks.
     Lanes: Rule { ends_with: &[Event::PositionsInDoubt], most: 256, ..Rule::new("marks of lanes") };
 
     /// Before which position a limit has no free slot (`store::slot`). Exact as the marks of claims.

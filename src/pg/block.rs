@@ -50,7 +50,7 @@ impl Drop for Called {
 }
 
 /// To be asked at the beginning of a function where [`in_transaction_block`] is to say more than [`begun_by_caller`]. What a
-/// client sends by itself is over when its query is, and that is when the call is, if the query does nothing else. What runs
+/// client sends alone is over when its query is, and that is when the call is, if the query does nothing else. What runs
 /// within a function, a DO block, an INSERT or a CREATE TABLE AS may go on for long; so may a query that works on the
 /// rows of its call, or one that is not the first that a client has sent in a pipeline.
 pub(crate) fn called(info: pg_sys::FunctionCallInfo) -> Called {

@@ -90,8 +90,8 @@ unsafe fn owner() -> Role {
 /// Of the rights on functions, of roles and of who is a member of which.
 static RIGHTS: Changes<3> = Changes::of([PROCOID, AUTHOID, AUTHMEMMEMROLE]);
 
-/// A number that is another one as soon as the rights on a function, a role or a membership have changed, as far as this
-/// backend has received the messages of that.
+/// A number that is another one as soon as the rights on a function, a role or a membership have changed and this backend
+/// has received the messages of that.
 pub(crate) fn rights_version() -> u64 {
     RIGHTS.version()
 }

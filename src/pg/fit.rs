@@ -36,7 +36,7 @@ pub(super) fn check() {
     // SAFETY: a look-up in the system cache by a string that ends with a NUL. Every call of the extension runs in
     // a transaction.
     let schema = unsafe { pg_sys::get_namespace_oid(c"taskq".as_ptr(), true) };
-    // Without the schema nothing can be mistaken: opening a table of the queue then fails by itself.
+    // Without the schema nothing can be mistaken: opening a table of the queue fails then.
     if schema == pg_sys::InvalidOid {
         return;
     }

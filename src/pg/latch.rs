@@ -74,7 +74,7 @@ pub(crate) fn reset() {
     unsafe { pg_sys::ResetLatch(pg_sys::MyLatch) };
 }
 
-/// Whether this backend's latch is set: it was woken since the last [`reset`], as a rule.
+/// Whether this backend's latch is set: it was woken since the last [`reset`], by a commit of the queue or by PostgreSQL.
 pub(crate) fn is_set() -> bool {
     // SAFETY: reads a variable.
     is_latch_set(unsafe { pg_sys::MyLatch })
@@ -155,7 +155,7 @@ impl HowMany {
 ///
 /// Called after commits, too: nothing in here raises an error short of running out of memory.
 ///
-/// Where not all are woken, a backend whose latch is set is skipped: as a rule it has been woken already. Either it has
+/// Where not all are woken, a backend whose latch is set is skipped: it has been woken already, by the queue or by the server. Either it has
 /// still to reset its latch, and looks after that; or it has looked, and hands on a wake-up that it finds when it has
 /// given up its registration. A backend that is being woken may be about to leave: it may have read the state of its
 /// latch between our list and our wake-up. So the list is made again. A backend that is still in it will find its latch
@@ -238,7 +238,7 @@ pub(crate) fn is_any_asleep(channel: Channel) -> bool {
     holders(channel).iter().any(|holder| !latch_of(*holder).is_none_or(is_latch_set))
 }
 
-/// The backends that are registered under the channel and in a transaction, but for this one.
+/// The other backends that are registered under the channel and in a transaction.
 fn holders(channel: Channel) -> Vec<pg_sys::VirtualTransactionId> {
     let tag = channel.tag();
     // SAFETY: GetLockConflicts returns a palloc'ed array of `count` entries. Both raise an error only for a lock method that there
@@ -257,7 +257,7 @@ fn holders(channel: Channel) -> Vec<pg_sys::VirtualTransactionId> {
     }
 }
 
-/// The process ids of the backends that are registered under the channel and in a transaction, but for this one.
+/// The process ids of the other backends that are registered under the channel and in a transaction.
 pub(crate) fn pids(channel: Channel) -> Vec<i32> {
     let procs = holders(channel).into_iter().map(backend).filter(|proc_| !proc_.is_null());
     // SAFETY: reads a field in shared memory that is there.

@@ -124,8 +124,8 @@ pub(crate) fn lock(key: Key, mode: Mode) {
 
 fn acquire(key: Key, mode: Mode, at_once: bool) -> bool {
     let tag = key.tag();
-    // SAFETY: a lock of the current (sub)transaction. It may raise an error: if the lock table is full, or while it waits
-    // (cancelled, or in a deadlock), for instance.
+    // SAFETY: a lock of the current (sub)transaction. It may raise an error, as if the lock table is full, or while it
+    // waits (cancelled, or in a deadlock).
     let result = unsafe { pg_sys::LockAcquire(&tag, mode.level(), false, at_once) };
     result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }

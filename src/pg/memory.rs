@@ -1,4 +1,4 @@
-//! What happens when Rust's allocator finds no memory in a session: as a rule it ends, and the server goes on.
+//! What happens when Rust's allocator finds no memory in a session: it ends, and the server goes on.
 //!
 //! Rust's usual answer to a failed allocation is `abort()`, and a backend that aborts takes every session of the
 //! cluster with it. PostgreSQL's is an error that rolls the transaction back, but an allocator may not unwind. So the

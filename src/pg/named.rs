@@ -22,7 +22,7 @@ impl Named {
         Named { name, oid: AtomicU32::new(0), as_of: AtomicU64::new(0) }
     }
 
-    /// The relation that has the name now, as far as this backend has heard. It is looked up anew once this backend has heard of
+    /// The relation that has the name now, by what this backend has heard. It is looked up anew once this backend has heard of
     /// a change of any relation or schema in the catalog.
     pub(crate) fn oid(&self) -> pg_sys::Oid {
         let oid = self.look_up();

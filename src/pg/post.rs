@@ -39,7 +39,7 @@ impl Post {
     /// Takes the post, if it is free.
     pub(crate) fn take(self) -> bool {
         let tag = self.tag();
-        // SAFETY: a lock of the session, which is not waited for. It raises an error if the lock table is full, for instance.
+        // SAFETY: a lock of the session, which is not waited for. It raises an error if the lock table is full.
         let result = unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, true, true) };
         result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
     }

@@ -3,7 +3,7 @@
 use pgrx::pg_sys::NodeTag;
 use pgrx::{PgList, pg_sys};
 
-/// Whether the query is over as soon as the function has returned that it calls, as far as its plan shows: a SELECT from that
+/// Whether the query is over as soon as the function has returned that it calls, by what its plan shows: a SELECT from that
 /// function alone, or of that function alone, also by way of one WITH. With the rows it does no more than to pass them on,
 /// filter, sort, aggregate or limit them, without a volatile function: that may take any time, and so may a join.
 ///

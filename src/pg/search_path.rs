@@ -5,8 +5,8 @@
 //! `pg_temp` stands behind it: Postgres looks for tables and types there first if a path does not name it, and for functions and
 //! operators never.
 //!
-//! Postgres pins the path of a function that says `SET search_path`, at each call. For `own_tasks` and `return_task`, which run no
-//! statement as a rule, that would be a part of their work that one sees. So functions that switch to the owner themselves
+//! Postgres pins the path of a function that says `SET search_path`, at each call. For `own_tasks` and `return_task`, which mostly
+//! run no statement, that would be a part of their work that one sees. So functions that switch to the owner themselves
 //! (`rights::for_caller`) have no such clause. The first statement of a call pins the path for the rest of the call; a statement
 //! in a subtransaction of the call pins it for itself, if it is not pinned yet.
 

@@ -130,7 +130,7 @@ pub(crate) fn has_silent_commits() -> bool {
     unsafe { max_prepared_xacts > 0 || pg_sys::RecoveryInProgress() }
 }
 
-/// When the current transaction began, in microseconds: tells it from others of this backend, but for such as come in one message
+/// When the current transaction began, in microseconds: tells it from others of this backend, except such as come in one message
 /// of the client.
 pub(crate) fn transaction_began() -> i64 {
     // SAFETY: reads a variable.

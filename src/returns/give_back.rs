@@ -14,7 +14,7 @@ use crate::store::live::Live;
 use crate::store::{attempts, progress, ready};
 
 /// Puts tasks back at the end of their priority, or into `scheduled` until their time comes; those that have no try left
-/// are aborted, but for those whose try does not count.
+/// are aborted, unless their try does not count.
 pub(super) fn give_back(giving: &[Returned<&GivenBack>], now: Time) -> Vec<Code> {
     if giving.is_empty() {
         return Vec::new();

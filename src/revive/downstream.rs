@@ -57,7 +57,7 @@ static DEPENDENTS: Statement<(&[TaskNo], bool), TaskNo> = Statement::new(
        WHERE d.after_no = ANY ($1) AND d.state = 'w' AND NOT (d.suspending AND $2)",
 );
 
-/// The tasks, and all that starts over with them: in one round as far as it is seen, since a chain has as many levels as tasks, and in
+/// The tasks, and all that starts over with them: in one round what is seen, since a chain has as many levels as tasks, and in
 /// others what has changed while the round before waited.
 ///
 /// On the way, live dependents are locked and what was left for their counters is counted: one of them may end by that, and belongs to

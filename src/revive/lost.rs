@@ -159,7 +159,7 @@ fn cannot_be_retried(run: TaskNo, after: TaskNo) -> Refusal {
     Refusal::state(
         id(&run),
         &format!("aborted because of its dependency on \"{}\"", id(&after)),
-        "cannot be retried by itself",
+        "cannot be retried alone",
         "Retry the task that it depends on; those that aborted because of it come back with it.",
     )
 }

@@ -2,7 +2,7 @@
 //! what writes to a table stand, and that the latter stands once, how hooks are called, what has a doc line
 //! ([`documented`]), and what a session may remember ([`variables`]).
 //!
-//! They read the source. What they find wrong they name by file, as a rule with its line; and most of them count what they have
+//! They read the source. What they find wrong they name by file, where they can with its line; and most of them count what they have
 //! looked at, so that a search that finds nothing any more fails as well.
 
 mod documented;
@@ -13,7 +13,7 @@ mod variables;
 
 use source::{code, files};
 
-/// The modules from the bottom up: each may use those before it, and but for [`ALLOWED`] none behind it. (Uses of `pg_test` are not
+/// The modules from the bottom up: each may use those before it, and none behind it except [`ALLOWED`]. (Uses of `pg_test` are not
 /// looked at.) docs/architecture.md has them with what lives where.
 const FLOORS: [&str; 32] = [
     "pg",

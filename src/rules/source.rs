@@ -15,7 +15,7 @@ pub(super) struct File {
     pub(super) text: String,
 }
 
-/// All files of `src`, but for another name of lib.rs. Those of tests inside the server are elsewhere.
+/// All files of `src`, without the other name of lib.rs. Those of tests inside the server are elsewhere.
 pub(super) fn files() -> Vec<File> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut found = Vec::new();

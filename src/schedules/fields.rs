@@ -211,7 +211,7 @@ fn number(text: &str) -> Option<u32> {
     text.bytes().all(|digit| digit.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// `*` and `?` stand for any day, but only as a whole field. Any other field of days, `*/2` for instance, counts as a restriction; and
+/// `*` and `?` stand for any day, but only as a whole field. Any other field of days, such as `*/2`, counts as a restriction; and
 /// where both fields of days have one, a day that fits one of them will do.
 fn is_any(field: &str) -> bool {
     matches!(field, "*" | "?")

@@ -35,7 +35,7 @@ const MOST_RUNS: usize = 1000;
 const MOST_TIME_TO_FIRE: Duration = Duration::from_millis(200);
 
 /// How long the insertion of runs waits for one lock at most, in milliseconds. Which locks a task needs depends on what its
-/// schedule says of it (a merge key that another transaction is just making, an id, the graph, for instance): they cannot all be
+/// schedule says of it (such as a merge key that another transaction is just making, an id, the graph): they cannot all be
 /// tried first.
 const LOCK_WAIT_MS: i32 = 10;
 
@@ -84,8 +84,8 @@ pub(super) fn catch_up(name: &str, now: Time) {
     });
 }
 
-/// Inserts what is due of one schedule, and sets its next time. A schedule whose run cannot be inserted (a task that is to
-/// run after it has begun, say) keeps the reason in `problem` and goes on with its next time. Whether it has gone on. Without an
+/// Inserts what is due of one schedule, and sets its next time. A schedule whose run cannot be inserted (as when a task that
+/// is to run after it has begun) keeps the reason in `problem` and goes on with its next time. Whether it has gone on. Without an
 /// `allowance` it waits for locks, and all that is due is inserted by and by: then it always goes on.
 fn fire(schedule: Due, now: Time, allowance: Option<&Allowance>) -> bool {
     let Ok(calendar) = Calendar::parse(&schedule.cron, &schedule.timezone) else {

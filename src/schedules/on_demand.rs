@@ -20,7 +20,7 @@ static LOCK_SCHEDULE: Statement<&str, JsonText> =
 /// before.
 pub(crate) fn run_now(name: &str, now: Time) -> Result<String> {
     let task: JsonText = LOCK_SCHEDULE.first(name).ok_or_else(|| Refusal::no_such("schedule", name))?;
-    // The time tells it from runs that were due. Two within a microsecond are unlikely, but for a clock that stands
+    // The time tells it from runs that were due. Two within a microsecond are unlikely, unless the clock stands
     // still.
     let mut time = now;
     let mut id = format!("{name}@{}", iso_exactly(time));

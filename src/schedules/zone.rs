@@ -13,7 +13,7 @@ use crate::input::near;
 /// No zone is further from UTC, or was.
 const FURTHEST: i64 = 16 * 3600;
 
-/// How long an offset holds at least, but for what lies a century back.
+/// How long an offset holds at least, unless it lies a century back.
 const SHORTEST: i64 = 6 * 3600;
 
 /// The zone of a name, in whatever case that is written.
@@ -25,7 +25,7 @@ pub(super) fn named(name: &str) -> Result<Tz, Unreadable> {
             what: format!("\"{}\", an unknown time zone", shortened(name)),
             hint: match near(name, &names) {
                 Some(meant) => format!("\"{meant}\" is probably meant."),
-                None => "Give a name of the tz database, Europe/Berlin for instance.".to_owned(),
+                None => "Give a name of the tz database, such as Europe/Berlin.".to_owned(),
             },
         }
     })

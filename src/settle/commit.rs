@@ -30,8 +30,8 @@
 //! follows it at once: for as long as a commit takes, and not by a transaction that its client leaves open. A transaction that
 //! waits has no sign, so no two wait for each other. (The tables that every look reads are locked before. Otherwise a transaction
 //! with a sign could wait for a VACUUM FULL, which waits for a transaction that naps for that sign: a circle that no deadlock
-//! detector sees.) Where many parents of one child are returned at the same time, their transactions do not wait
-//! before the last end or a loss has been sent, as a rule; then a transaction waits for those that are past their looks.
+//! detector sees.) Where many parents of one child are returned at the same time, their transactions seldom wait
+//! before the last end or a loss has been sent; then a transaction waits for those that are past their looks.
 //!
 //! Should a commit hang (its standby does not answer), a transaction that waits for it gives up after [`COMMIT_HANGS_AFTER`], commits, and
 //! wakes a waiting call that looks. So does, at once, a transaction that finds the server's table of locks full, and one that has

@@ -137,8 +137,8 @@ pub(super) struct Counted {
 }
 
 /// Locks those of the counters that no other transaction has, and counts the rows that are there for them. Not those of tasks
-/// that this backend has met with and cannot free: it would fail with them again, in its last look before it commits for
-/// instance.
+/// that this backend has met with and cannot free: it would fail with them again, also in its last look before it
+/// commits.
 pub(super) fn try_lock_and_count(task_nos: &[TaskNo], now: Time) -> Counted {
     // The counter first, then its rows with a newer snapshot: no other transaction can take them
     // meanwhile, and those committed before the lock was had are seen.

@@ -48,8 +48,8 @@ pub(crate) struct Rider {
     pub(crate) parked: Parked,
 }
 
-/// Parks riders under their leaders. One whose tries are used up has none left to share, and is aborted: as a rule, how many it may
-/// have was set lower after the last one.
+/// Parks riders under their leaders. One whose tries are used up has none left to share, and is aborted: how many it may have was
+/// set lower after the last one.
 pub(crate) fn park(riders: Vec<Rider>, now: Time) {
     let tries = |rider: &Rider| rider.parked.freed.tries;
     let tried: Vec<TaskNo> = riders.iter().filter(|r| tries(r) > 0).map(|r| r.parked.freed.task_no).collect();

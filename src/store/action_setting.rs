@@ -40,7 +40,7 @@ static ACTIONS: Index = Index::new(&action::TABLE, c"action_pkey");
 static BY_ACTION_NAME: Index = Index::new(&action::TABLE, c"action_name_idx");
 static SETTINGS: Index = Index::new(&TABLE, c"action_setting_pkey");
 
-/// What is set for an action, as far as a session keeps it. By default nothing is.
+/// What a session keeps of what is set for an action. By default nothing is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Setting {
     /// None of its tasks is granted.

@@ -2,8 +2,8 @@
 //!
 //! An entry that its group, its workgroup or its merge key keeps back is moved to `parked` or `scheduled`, where claims do not
 //! meet it. Two kinds cannot go there. One whose deadline has passed still belongs to its late worker, unless it is to ride: the
-//! row has the token that a return or an extension looks for. And one that another transaction has locked FOR KEY SHARE, to add
-//! a dependent for instance, cannot be removed without waiting for that. These stay, not grantable, with the number of the
+//! row has the token that a return or an extension looks for. And one that another transaction has locked FOR KEY SHARE, as to
+//! add a dependent, cannot be removed without waiting for that. These stay, not grantable, with the number of the
 //! reason in `run.aside`: claims skip them as they skip what is in progress. The transaction that ends the reason finds
 //! them by that number. A late worker can still return and extend its task: the entry keeps its token, actor and
 //! deadline. Only a rider loses them.
@@ -31,7 +31,7 @@ use crate::store::lease;
 use crate::store::reason::rides;
 use crate::token::{Nonce, in_pieces};
 
-/// An entry that this claim has taken a moment ago goes back to what it was before, but for its place: aside. A rider's
+/// An entry that this claim has taken a moment ago goes back to what it was before, in another place: aside. A rider's
 /// old token is void.
 static SET_ASIDE_TAKEN: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::new(
     c"UPDATE taskq.run r
@@ -57,7 +57,7 @@ pub(crate) fn set_taken(entries: &[(TaskNo, ReasonNo, Option<Time>)]) {
     look_at(&set, entries);
 }
 
-/// Entries that are not granted, as far as no other transaction has them locked for a change.
+/// Entries that are not granted, without those that another transaction has locked for a change.
 static SET_ASIDE: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::new(
     c"WITH met AS MATERIALIZED (
         SELECT r.task_no, u.aside FROM unnest($1, $2) AS u(task_no, aside)
@@ -149,8 +149,8 @@ static BUSY: Statement<(&[TaskNo], &[Nonce]), (TaskNo, Nonce)> = Statement::new(
 );
 
 /// The leases of these tasks (numbers and nonces) have elapsed. Those that are set aside are ready again, and the next
-/// claim looks whether they may run: but for riders of a leader that holds the merge key, and for those that are locked, which
-/// upkeep looks at once more. Tells whether any is ready again.
+/// claim looks whether they may run, except riders of a leader that holds the merge key, and those that are locked, which upkeep
+/// looks at once more. Tells whether any is ready again.
 pub(crate) fn look_again(held: &[(TaskNo, Nonce)]) -> bool {
     let pieces = in_pieces(held.iter().copied());
     let is_there = |(task_nos, nonces): &(Vec<TaskNo>, Vec<Nonce>)| {
@@ -180,7 +180,7 @@ static REMOVE_RIDERS: Statement<&[ReasonNo], (ReasonNo, Freed)> = Statement::new
       RETURNING r.aside, r.task_no, r.tries, r.failures, r.dependencies",
 );
 
-/// Takes out of `run` what rides there on tasks that have settled, by these, as far as it is not locked.
+/// Takes out of `run` what rides there on tasks that have settled, by these, unless it is locked.
 pub(crate) fn riders(leaders: &[TaskNo]) -> HashMap<TaskNo, Vec<Freed>> {
     let reasons: Vec<ReasonNo> = leaders.iter().map(|leader| rides(*leader)).collect();
     let mut riders: HashMap<TaskNo, Vec<Freed>> = HashMap::new();

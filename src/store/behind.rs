@@ -41,7 +41,7 @@ impl<Range: 'static> Remembers for Behind<Range> {
 }
 
 impl<Range: Eq + Hash> Behind<Range> {
-    /// Before this position there is nothing in the range, as far as is known.
+    /// Before this position nothing is known to be in the range.
     pub(crate) fn start(&self, range: &Range) -> Position {
         self.starts.get(range).copied().unwrap_or(Position::BEGINNING)
     }

@@ -241,7 +241,7 @@ pub(crate) static COUNT: Statement<(&[TaskNo], &[i32], &[i32], &[i32], &[i32])> 
        WHERE b.task_no = u.task_no",
 );
 
-/// What `delay_children` or `retry_after`, for instance, has set besides the tasks' own times is forgotten: these are new.
+/// What `delay_children`, `retry_after` or the like has set besides the tasks' own times is forgotten: these are new.
 pub(crate) static FORGET_DELAY: Statement<&[TaskNo]> =
     Statement::new(c"UPDATE taskq.blocked b SET not_before = NULL WHERE b.task_no = ANY ($1)");
 

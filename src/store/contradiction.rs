@@ -1,11 +1,11 @@
-//! Rows that contradict others: a task that has ended and is in progress as well, for instance. They come from a defect, from
-//! a hand or from a damaged disk, for instance; `taskq.check()` looks for such.
+//! Rows that contradict others, such as a task that has ended and is in progress as well. They come from a defect, from a hand
+//! or from a damaged disk; `taskq.check()` looks for such.
 //!
 //! **One of them must not stop the queue.** A call that claims tasks does upkeep for others, too, and would fail with such a row again
 //! and again. So upkeep does such a step in a subtransaction ([`leaving`]), unless the transaction has begun too many. If that fails
 //! because of what is stored, the step is done with one half of the tasks, and then with the other, until what fails is one task.
 //! That one is left as it is by this backend for a minute; some callers put its row off as well, for the others. The server's log has
-//! it, as a rule once a session.
+//! it once a session.
 
 use std::time::Duration;
 

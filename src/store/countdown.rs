@@ -17,7 +17,7 @@ table!(c"countdown":
 /// By run_no.
 static BY_TASK: Index = Index::new(&TABLE, c"countdown_run_idx");
 
-/// Whether there may be any, as far as that can be seen without a look: the table is empty as a rule.
+/// Whether there may be any, by what can be seen without a look: the table is empty most of the time.
 pub(crate) fn may_be_there() -> bool {
     pages_of(&TABLE) > 0
 }

@@ -41,7 +41,7 @@ pub(crate) struct Look {
 #[derive(Debug)]
 pub(crate) struct Decided {
     files: (Oid, Oid),
-    /// Positions have come as far as this.
+    /// Positions have come up to this.
     reached: Position,
     /// Up to here every position is decided, for a snapshot whose xmin is `bound_from` or beyond.
     bound: Position,

@@ -2,7 +2,7 @@
 //!
 //! A steady worker seldom looks anything up: its backend keeps what it has read until a session changes the tables
 //! `action` and `action_setting` ([`TableChanges`] says why it learns of that in time), and for a second at most, in case
-//! they are written without the functions of the queue: when a dump is restored, say.
+//! they are written without the functions of the queue: as when a dump is restored.
 //!
 //! A call that looks again after a sleep looks everything up anew ([`Event::LookAgain`](crate::memory::Event::LookAgain)). So
 //! it does not matter whether the invalidation message of the change that it is woken for has come by then.

@@ -17,7 +17,7 @@ const MOST_LANES: usize = 1_024;
 /// What is known of the lanes of an action.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    /// Before this position no lane has anything, but for those that are excepted.
+    /// Before this position no lane has anything that is not excepted.
     pub(crate) rest: Position,
     /// The excepted lanes, in the order of priorities and lanes.
     priorities: Vec<i32>,
@@ -37,7 +37,7 @@ pub(crate) fn known(action_no: i32) -> Known {
     KNOWN.with(|known| known.get(&action_no).cloned().unwrap_or_default())
 }
 
-/// Before this position no lane of the action has anything, but for those that are excepted.
+/// Before this position no lane of the action has anything that is not excepted.
 pub(crate) fn rest(action_no: i32) -> Position {
     KNOWN.with(|known| known.get(&action_no).map_or(Position::BEGINNING, |known| known.rest))
 }

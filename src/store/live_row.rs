@@ -14,7 +14,7 @@ pub(crate) enum Place {
     Run {
         nonce: Nonce,
     },
-    /// `held_back`: because of its workgroup, as a rule, and not of its own time.
+    /// `held_back`: because of its workgroup or a closed turnstile, and not of its own time.
     Scheduled {
         due: Time,
         held_back: bool,

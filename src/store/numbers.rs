@@ -8,7 +8,7 @@ use crate::pg::table::{self, Look};
 use crate::store::positions::{file_of_positions, last_position};
 use crate::store::{decided, run, task};
 
-/// What the marks need of a look: how far positions have been taken by now, and up to where everything has ended, for instance.
+/// What the marks need of a look: how far positions have been taken by now, up to where everything has ended, and the like.
 pub(crate) fn look(look: &Look) -> decided::Look {
     decided::Look {
         last_position: last_position(),

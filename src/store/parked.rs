@@ -1,4 +1,4 @@
-//! Tasks that are ready but for a reason that has no time: they wait in `parked`, under the reason.
+//! Tasks that only a reason without a time keeps from being ready: they wait in `parked`, under the reason.
 
 use std::cmp::Reverse;
 

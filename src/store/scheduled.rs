@@ -1,4 +1,4 @@
-//! The table `scheduled`: tasks that nothing blocks but a time: their own or that of their workgroup, for instance.
+//! The table `scheduled`: tasks that nothing blocks but a time: their own, that of a retry or that of their workgroup.
 
 use crate::number::{Position, TaskNo};
 use crate::pg::clock::Time;
@@ -62,7 +62,7 @@ impl Later {
 }
 
 /// Has tasks wait here until they are due; returns the action of each, and whether it is a timer. `held_back`: because of their
-/// workgroups, as a rule, and not of their own times.
+/// workgroups or closed turnstiles, and not of their own times.
 pub(crate) fn insert(tasks: &[Later], held_back: bool) -> Vec<(i32, bool)> {
     look(|look| {
         let kinds: Vec<(i32, bool)> = look.scan(&task::BY_NUMBER, |rows| {
@@ -115,7 +115,7 @@ pub(crate) static TAKE_DUE: Statement<(&[i32], i32, Time, &[Time]), (Time, Posit
       RETURNING d.due, d.position, d.timer, d.task_no, d.tries, d.failures, d.dependencies",
     );
 
-/// The same of these, as far as they are due and no other transaction has them.
+/// The same of these, if they are due and no other transaction has them.
 pub(crate) static TAKE: Statement<(&[TaskNo], Time), (Time, Position, bool, Freed)> = Statement::new(
     c"DELETE FROM taskq.scheduled d
        WHERE d.ctid = ANY (ARRAY(SELECT s.ctid FROM taskq.scheduled s

@@ -25,7 +25,7 @@ use crate::pg::clock::{self, Wall};
 use crate::pg::session::{is_own, is_read_committed, next_transaction_id};
 use crate::pg::statement::{Looked, Statement, record};
 
-/// How many rows a step counts at most, but for a second that has more.
+/// How many rows a step counts at most, unless one second has more.
 const ROWS_OF_A_STEP: i32 = 20_000;
 
 /// How old a mark gets before a call seals whose work is another.

@@ -17,7 +17,7 @@ table!(c"step":
     RESULT: Option<JsonText>,
 );
 
-/// Whether there may be any, as far as that can be seen without a look: a queue without durable tasks has
+/// Whether there may be any, by what can be seen without a look: a queue without durable tasks has
 /// none.
 pub(crate) fn may_be_there() -> bool {
     pages_of(&TABLE) > 0

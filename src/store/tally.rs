@@ -220,7 +220,7 @@ static FOLD: Statement<(&str, i32, Time), i64> = Statement::new(
         SELECT $1, true, pg_catalog.sum(t.tasks), pg_catalog.sum(t.completed), pg_catalog.sum(t.aborted),
                pg_catalog.sum(t.skipped), t.span, pg_catalog.min(t.first_at), pg_catalog.max(t.last_at)
           FROM taken AS t
-         -- What comes to nothing altogether leaves nothing, whatever its spans.
+         -- What adds up to zero altogether leaves nothing, whatever its spans.
          WHERE EXISTS (SELECT FROM taken AS a HAVING pg_catalog.sum(a.tasks) <> 0 OR pg_catalog.sum(a.completed) <> 0
                                                   OR pg_catalog.sum(a.aborted) <> 0 OR pg_catalog.sum(a.skipped) <> 0)
          GROUP BY t.span

@@ -112,7 +112,7 @@ static LEFT_BEHIND: Statement<(&str, &str), (String, String, TaskNo)> = Statemen
 );
 
 /// Removes rows that a removal had to leave, among those behind the key of a task that has just gone. The
-/// keys that go are spread over all keys, as a rule, so what was left is met in time.
+/// keys that go are spread over all keys, so what was left is met in time.
 pub(crate) fn tidy(gone: Option<&Key>) {
     let Some(last) = gone else { return };
     let left: Vec<(Key, TaskNo)> = LEFT_BEHIND

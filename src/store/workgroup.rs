@@ -1,7 +1,7 @@
 //! The table `workgroup`: until when workgroups are held back. What counts is the latest time of the rows of a name.
 //!
 //! **A return waits for no other one.** It removes those rows of returns that it is later than and that no transaction has locked, and
-//! appends one. An operator has one row for each name, and so waits for another operator. As a rule there are two rows of a name at most;
+//! appends one. An operator has one row for each name, and so waits for another operator. There are two rows of a name at most;
 //! while a transaction that has removed one stays open, there are more.
 
 use crate::pg::clock::Time;

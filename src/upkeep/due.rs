@@ -25,7 +25,7 @@ pub(crate) fn release(action_nos: &[i32], starts: Vec<Time>, bound: i32, now: Ti
     Step { done: done > 0, more: done > 0 && taken.len() as i32 >= bound }
 }
 
-/// Releases these, as far as they are due and no other transaction has them.
+/// Releases those of these that are due and that no other transaction has.
 pub(crate) fn release_these(task_nos: &[TaskNo], now: Time) {
     contradiction::leaving(task_nos, |n| *n, |part| in_order(scheduled::TAKE.query((part, now)), now));
 }

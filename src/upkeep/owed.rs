@@ -1,4 +1,4 @@
-//! What a look leaves that has come to nothing: what is due, and until when there is nothing more to do.
+//! What a look leaves that has granted nothing: what is due, and until when there is nothing more to do.
 //!
 //! This is one question, and each call that sleeps asks it, with each look, *before* it sleeps: what a call does not know of, and no
 //! commit brings, ends no sleep.
@@ -11,7 +11,7 @@ use crate::clock;
 use crate::pg::clock::Time;
 use crate::rights;
 
-/// What a look that has come to nothing leaves.
+/// What a look that has granted nothing leaves.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Next {
     /// When there will be something for the call to do, if no commit comes before.

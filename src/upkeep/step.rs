@@ -1,6 +1,6 @@
 //! A step of upkeep.
 
-/// How many rows of a kind one step handles as a rule when its transaction does not stay open.
+/// How many rows of a kind one step handles when its transaction does not stay open.
 pub(crate) const STEP: i32 = 200;
 
 /// What one step did.

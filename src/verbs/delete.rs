@@ -1,4 +1,5 @@
-//! `delete_tasks`: tasks go with their dependencies, and, as a rule, with blocked tasks that lose their last dependency by it.
+//! `delete_tasks`: tasks go with their dependencies, and with blocked tasks that lose their last dependency by it
+//! (suspended ones are freed, signals stay).
 
 use std::collections::HashSet;
 
@@ -71,7 +72,7 @@ static MATCHING: Statement<Filters, (TaskNo, bool)> = Statement::planned_each_ti
     ),
 );
 
-/// Deletes what a filter has found, but for what has begun, come back to life, been replaced or gone since.
+/// Deletes what a filter has found, except what has begun, come back to life, been replaced or gone since.
 fn delete_matching(matching: &[(TaskNo, bool)], now: Time) -> Result<i64> {
     let task_nos: Vec<TaskNo> = matching.iter().map(|(task_no, _)| *task_no).collect();
     let mut rows = fold::locked(|| Ok(locks::lock(&task_nos, LockStrength::Update)), |rows| rows)?;

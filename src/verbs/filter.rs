@@ -15,7 +15,7 @@ use crate::rights::{self, Doing};
 use crate::state::Cause;
 use crate::words::words;
 
-/// The condition on a task `t`: $1 to $3 of [`Filters`]. The numbers of the actions are read once, and hashed as a rule.
+/// The condition on a task `t`: $1 to $3 of [`Filters`]. The numbers of the actions are read once, and hashed.
 macro_rules! on_tasks {
     () => {
         "($1 IS NULL OR t.id = ANY ($1))

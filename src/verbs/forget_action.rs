@@ -1,4 +1,4 @@
-//! `forget_action`: a name that is not used any more, a misspelt one for instance, goes from the views and the metrics.
+//! `forget_action`: a name that is not used any more, such as a misspelt one, goes from the views and the metrics.
 //!
 //! **Its row in `action` stays**, marked: an insertion that has looked the number up just before may still use it, and
 //! insertions do not wait because of names. An insertion that sees the mark does not take the number: the name gets another one then.

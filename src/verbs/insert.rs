@@ -166,7 +166,7 @@ insertion! {
     }
 }
 
-/// Tells of an action that is JSON: the body, as a rule, of a call in which the id was left out.
+/// Tells of an action that is JSON: probably the body of a call in which the id was left out.
 fn tell_of_json(action: Option<&str>) {
     let is_json =
         |text: &&str| text.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok();
@@ -180,7 +180,7 @@ fn tell_of_json(action: Option<&str>) {
 }
 
 insertion! {
-    /// `taskq.insert_many(action, bodies text[], ids text[], …) -> SETOF text`: tasks that are alike but for id and body.
+    /// `taskq.insert_many(action, bodies text[], ids text[], …) -> SETOF text`: tasks that differ only in id and body.
     /// Bodies that are texts come without JSON on the way.
     fn taskq_insert_many(
         action: Option<String>,
@@ -258,7 +258,7 @@ struct Keys {
 }
 
 impl Keys {
-    /// A task for each id and body. What is wrong with the keys that they share is said of the first of them, as a rule; what is wrong
+    /// A task for each id and body. What is wrong with the keys that they share is said of the first of them; what is wrong
     /// with an id or `unique_by`, of the task itself.
     fn of(self, tasks: Vec<(Option<String>, Option<String>)>) -> Result<Vec<TaskSpec>> {
         let alone = tasks.len() == 1;

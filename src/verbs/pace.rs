@@ -1,10 +1,10 @@
-//! How soon a sleeping call looks again by itself.
+//! How soon a sleeping call looks again without being woken.
 //!
 //! Wake-ups are to end a sleep. But a wake-up can get lost, and taskq cannot prevent it: Postgres resets a backend's
 //! latch where it waits for a lock or for another backend's page, so a wake-up that comes in the middle of a look may be
-//! gone by its end. And a look skips what others have locked, and they may release it without a change. Both are over a
-//! moment later, as a rule. So **a short sleep follows first**, and another look. What is still locked then is
-//! searched for after twice the time, and so on: as a rule nothing stays hidden for much longer than it was locked. Otherwise the
+//! gone by its end. And a look skips what others have locked, and they may release it without a change. Both are mostly
+//! over a moment later. So **a short sleep follows first**, and another look. What is still locked then is
+//! searched for after twice the time, and so on: nothing stays hidden for much longer than it was locked. Otherwise the
 //! long sleeps follow, which double as well, up to that of [`wake::longest_sleep`].
 //!
 //! Looks cost something, and many calls sleep: at the end of such a sleep a look that can find nothing new, since no transaction of

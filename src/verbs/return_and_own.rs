@@ -2,7 +2,7 @@
 //! then `own_tasks` without a wait.
 //!
 //! **In this order**, so that what the returns free can be owned by the call: a dependent, a child that waits for nothing else, a
-//! task that is given back without a delay, or what a slot or a key had kept back, for instance. Nor does the call end a try by its
+//! task that is given back without a delay, or what a slot or a key had kept back. Nor does the call end a try by its
 //! deadline and then refuse its return: it looks after deadlines as a part of owning.
 
 use pgrx::datum::{AnyElement, Interval, Uuid};
@@ -78,7 +78,7 @@ fn return_and_own(returning: Returning, request: &Request, with: With) -> Result
 }
 
 /// A return that was refused, or a task that was granted.
-// As a rule few of the rows of a call are refused: boxes for the others would cost more than the room that these take.
+// Few of the rows of a call are refused: boxes for the others would cost more than the room that these take.
 #[allow(clippy::large_enum_variant)]
 enum Row {
     Refused { task_id: Option<String>, sqlstate: &'static str },

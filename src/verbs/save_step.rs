@@ -45,7 +45,7 @@ record! {
 /// FOR NO KEY UPDATE, until the transaction ends: of several processes with one token the second saves when the first has
 /// committed or has been rolled back, with a look that is newer. So it finds the step if that was saved, and the next position if it
 /// was another one. Nor is the task returned, taken over or cancelled before: an actor that is granted it after the commit finds the
-/// step. Readers do not wait for it, nor do calls that only refer to the row (FOR KEY SHARE): reports, for instance, and insertions of
+/// step. Readers do not wait for it, nor do calls that only refer to the row (FOR KEY SHARE): reports, and insertions of
 /// tasks that depend on this one.
 static HELD: Statement<(TaskNo, Nonce), Held> = Statement::new(
     c"SELECT r.tries, r.actor_id, r.action_no, r.grantable, r.prev_nonce <> 0 FROM taskq.run r

@@ -110,7 +110,7 @@ struct Settings<'a> {
 }
 
 impl Settings<'_> {
-    /// Checks what can be wrong with each by itself.
+    /// Checks what can be wrong with each alone.
     fn check(&self) -> Result<()> {
         for (argument, value, least, most) in [
             ("max_tries", self.max_tries, 1, i32::MAX),

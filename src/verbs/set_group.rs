@@ -16,7 +16,7 @@ const MOST_WEIGHT: i32 = 1000;
 
 /// `taskq.set_group(group_id, max_concurrency, weight, clear) -> void`
 ///
-/// Waits for transactions that have set, paused, resumed or deleted the same group, or set its tasks aside, for instance, and, if a
+/// Waits for transactions that have set, paused, resumed or deleted the same group, or set its tasks aside, and, if a
 /// limit is set, for those that make slots of it, or return or extend its tasks.
 #[pg_extern(sql = "")]
 fn taskq_set_group(

@@ -176,7 +176,7 @@ static MATCHING: Statement<(&[&str], &[&str], &[&str]), TaskNo> = Statement::pla
       ORDER BY t.task_no"
 ));
 
-/// Changes what a filter has found, but for what has begun, ended or gone since; how many have been changed.
+/// Changes what a filter has found, except what has begun, ended or gone since; how many have been changed.
 fn update_matching(filter: Filter, change: &Change) -> Result<i64> {
     filter.check(Doing::Change)?;
     let Filter { task_ids, actions, groups, .. } = filter;
@@ -291,7 +291,7 @@ fn apply(rows: &[&Live], change: &Change, now: Time) {
         true => riders::among(&task_nos),
         false => HashSet::new(),
     };
-    // A rider whose body changes, or whose time lies ahead now, is to run by itself.
+    // A rider whose body changes, or whose time lies ahead now, is to run alone.
     let gets_off = change.body.is_some() || ahead.is_some();
     task::UPDATE.execute((
         task_nos,

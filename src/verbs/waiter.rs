@@ -76,7 +76,7 @@ impl Waiter {
     /// Forgets earlier wake-ups. To be called before a look, by a call that is registered. Within a look, what
     /// finds out where else to register comes before what it searches for.
     ///
-    /// A client that has vanished is noticed here, so that no grant is made to it, as a rule; not between the look and the sleep,
+    /// A client that has vanished is noticed here, so that no grant is made to it; not between the look and the sleep,
     /// since the check forgets wake-ups.
     ///
     /// A wake-up that is forgotten here counts as one that ended a sleep, and is passed on if this look finds nothing: it may have been
@@ -138,7 +138,7 @@ impl Waiter {
                 return false;
             }
             if !self.slept && block::begun_by_caller() {
-                // As a rule this is the forgotten autocommit of a driver.
+                // This is most often the forgotten autocommit of a driver.
                 notice(
                     "this call sleeps inside a transaction block",
                     "Until the transaction ends, what it has changed is not seen by others, and what it has locked is \

@@ -13,7 +13,7 @@ pub(super) const READY: u8 = 1;
 /// The kind for one task: it has settled or gone; its number is the task's.
 pub(crate) const SETTLED: u8 = 2;
 const NEW_NUMBER: u8 = 3;
-/// The kind, with one channel, for all calls that wait for work: something is due sooner, for instance.
+/// The kind, with one channel, for all calls that wait for work: something may be due sooner.
 pub(crate) const TIMER: u8 = 4;
 const SOON_UP: u8 = 5;
 /// The kind, with one channel, for calls that wait for too many actions to be found under each.
@@ -47,7 +47,7 @@ pub(super) fn name_channel(name: &str) -> Channel {
     Channel { kind: NEW_NUMBER, number: Key::new(&[name]).number() }
 }
 
-/// Calls that wait for work: the next deadline that they look after may have come nearer, for instance.
+/// Calls that wait for work: such as that the next deadline that they look after may have come nearer.
 pub(super) const TIMER_CHANNEL: Channel = Channel { kind: TIMER, number: 0 };
 
 /// Calls for work that look within [`LOOKS_SOON`] whether they are woken or not.
@@ -69,8 +69,8 @@ pub(crate) fn is_waited_for(action_no: i32) -> bool {
 /// A call that sleeps no longer than that needs no wake-up for what is due later.
 pub(crate) const LOOKS_SOON: Duration = Duration::from_secs(1);
 
-/// How long a waiter sleeps at most before it looks again by itself, or finds that it need not. Needed where no commit callback
-/// runs, for instance: for COMMIT PREPARED, which a server without prepared transactions does not have, and on a standby.
+/// How long a waiter sleeps at most before it looks again unwoken, or finds that it need not. Needed where no commit callback
+/// runs: for COMMIT PREPARED, which a server without prepared transactions does not have, and on a standby.
 pub(crate) fn longest_sleep() -> Duration {
     Duration::from_secs(if session::has_silent_commits() { 5 } else { 30 })
 }
@@ -82,7 +82,7 @@ fn most_actions() -> usize {
     session::max_locks_per_transaction() / 4
 }
 
-/// Not of a call: the background worker of this database, if there is one. It is found by itself.
+/// Not of a call: the background worker of this database, if there is one. No process registers for it: a commit finds the worker by its process.
 pub(super) const WORKER_CHANNEL: Channel = Channel { kind: WORKER, number: 0 };
 
 /// The channels on which a claim for these names is woken, whatever their numbers are.

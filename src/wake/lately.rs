@@ -3,7 +3,7 @@
 //! A call that is granted as many tasks as it may have does not need what time has made necessary: it leaves that to the
 //! others, and to itself a moment later. So such a call looks for it only every ten milliseconds, where no limit is
 //! to be asked. A call that is granted less looks in any case. What can be late by so much is a due task of a higher priority than
-//! those that are ready, for instance, and what is due for others.
+//! those that are ready, and what is due for others.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) fn nothing_was_due(action_nos: &[i32]) -> bool {
     LOOKED.with(|looked| looked.get(action_nos).is_some()) && guc::fake_now().is_none()
 }
 
-/// The next call looks: not for what is due, but for where claims begin.
+/// The next call looks where claims begin, not for what is due.
 pub(crate) fn look_soon() {
     LOOKED.with(Latest::clear);
 }

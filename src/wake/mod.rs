@@ -2,7 +2,7 @@
 //!
 //! **No wake-up is lost** of a commit that calls back; for others see [`longest_sleep`]. A waiting call registers, resets its
 //! latch, looks, sleeps. The look sees what is committed before it; what is committed after it finds the registration. Of several
-//! waiting calls a commit wakes, as a rule, as many as it brought work for. So a call that comes back owes three things to those
+//! waiting calls a commit wakes as many as it brought work for. So a call that comes back owes three things to those
 //! that go on sleeping: a wake-up that came after its last look; one for what is left, if it took all it could; and what it alone
 //! may have known, which is when the next thing is due. [`hand_on`] pays when a call ends, [`registered::give_up`] when an error
 //! ends it. What the server itself does to a latch in the middle of a look is made up for by short sleeps (`verbs::pace`).

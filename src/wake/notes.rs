@@ -107,7 +107,7 @@ fn later(channel: Channel, due: Time) {
     }
 }
 
-/// What is due later than that the worker finds by itself: it looks as often, if anything has changed, and one that was called may
+/// What is due later than that the worker finds unasked: it looks as often, if anything has changed, and one that was called may
 /// have left by then.
 pub(crate) const HORIZON: Duration = Duration::from_secs(4);
 

@@ -20,8 +20,8 @@ pub(crate) fn begin_look() {
     PASSED_OVER.set(Some(false));
 }
 
-/// This look skips something that it might have had, had others not held it just then: a bucket, a slot or a lock that
-/// is only tried, for instance. If they release it without a change that wakes, no wake-up comes for it.
+/// This look skips something that it might have had, had others not held it just then: such as a bucket, a slot or a
+/// lock that is only tried. If they release it without a change that wakes, no wake-up comes for it.
 pub(crate) fn passed_over() {
     PASSED_OVER.set(PASSED_OVER.get().map(|_| true));
 }

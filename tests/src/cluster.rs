@@ -73,7 +73,7 @@ impl Cluster {
         cluster
     }
 
-    /// Recovers a base backup, from the archive of the server that it was taken of, up to where these settings say, and
+    /// Recovers a base backup, from the archive of the server that it was taken of, up to where these settings name, and
     /// makes it a primary.
     pub fn recover(&self, archive: &Path, settings: &[&str]) {
         std::fs::write(self.data().join("recovery.signal"), "").expect("a file in the data folder");

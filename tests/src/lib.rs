@@ -2,7 +2,7 @@
 //!
 //! The tests live in `tests/<area>/`, one test program per area; this library is their harness.
 //!
-//! * [`db`]: a database of its own for a test, made from a template as a rule, and dropped at the end or by the next program.
+//! * [`db`]: a database of its own for a test, made from a template unless it says otherwise, and dropped at the end or by the next program.
 //! * [`cluster`]: a cluster of its own, for what concerns the whole server.
 //! * [`session`]: one connection, with methods for the operations that many tests need.
 //! * [`full`]: a queue with tasks in every state, to be carried elsewhere.

@@ -42,7 +42,7 @@ pub enum Code {
     Completed,
 }
 
-/// The state of a queue, as far as the model goes.
+/// What the model has of the state of a queue.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     tasks: BTreeMap<Key, Task>,
@@ -223,7 +223,7 @@ impl Model {
         self.step * 1000 + 999
     }
 
-    /// The end of the line, as far as this call is concerned.
+    /// The end of the line, to this call.
     fn end_of_line(&self) -> Place {
         (self.first_place(), self.last_place())
     }

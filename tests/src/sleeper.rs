@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Background, Db, Session, let_databases_stay};
 
-/// Below the 5 seconds, less up to a quarter, after which a sleeper looks by itself where transactions can be prepared (see
+/// Below the 5 seconds, less up to a quarter, after which a sleeper looks unwoken where transactions can be prepared (see
 /// `longest_sleep`): a sleeper that is faster was woken. It is measured from the moment after the sleeper fell asleep.
 pub const PROMPT: Duration = Duration::from_secs(3);
 

@@ -73,7 +73,7 @@ def procrastinate(conninfo: str, number: int, concurrency: int) -> None:
 
     async def main() -> None:
         async with app.open_async():
-            # As shipped but for the number of jobs at once; it listens for new ones.
+            # As shipped except the number of jobs at once; it listens for new ones.
             await app.run_worker_async(queues=["noop"], concurrency=concurrency, delete_jobs="never")
 
     asyncio.run(main())

@@ -190,7 +190,7 @@ def test_a_task_that_cannot_be_sent_stops_no_other(
 
 def test_hooks(taskq_app: App) -> None:
     seen: list[str] = []
-    user: contextvars.ContextVar[str] = contextvars.ContextVar("user", default="nobody")
+    user: contextvars.ContextVar[str] = contextvars.ContextVar("user", default="unset")
 
     @taskq_app.on_start
     def begin() -> None:

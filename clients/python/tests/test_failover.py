@@ -1,4 +1,4 @@
-"""The primary is lost and a standby promoted: a worker with both in its connection string goes on by itself."""
+"""The primary is lost and a standby promoted: a worker with both in its connection string goes on."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Values that mean what they say, or are refused: texts, times, durations."""
+"""Values have one meaning, or are refused: texts, times, durations."""
 
 import json
 from datetime import UTC, date, datetime, timedelta

@@ -173,8 +173,8 @@ export class App extends Producer {
 
   /**
    * Performs tasks until {@link stop} is called, or SIGTERM or SIGINT comes, or with `untilIdle` until there is nothing to
-   * do. Lost connections, restarts and failovers of the server are survived; an error that no repetition mends, of rights
-   * for instance, is thrown.
+   * do. Lost connections, restarts and failovers of the server are survived; an error that no repetition mends, such as of
+   * rights, is thrown.
    */
   async work(options: WorkOptions = {}): Promise<void> {
     if (this.#working) throw new Error("this app works already");

@@ -128,7 +128,7 @@ export class Context {
 
   /**
    * Runs the function and saves its result; once it is saved, the result is given instead. If the worker dies between the
-   * two, the function runs again: what it does elsewhere needs an idempotency key, `${ctx.id}/pay` for instance.
+   * two, the function runs again: what it does elsewhere needs an idempotency key, such as `${ctx.id}/pay`.
    */
   step<T>(name: string, run: () => T | Promise<T>, options: StepOptions = {}): Promise<T> {
     return this.#perform(name, options, false, async (step) => this.#save(step, await this.#whole(run)));

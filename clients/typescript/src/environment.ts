@@ -31,7 +31,7 @@ export async function inTransaction<T>(
 ): Promise<T> {
   const client = await pool.connect();
   let broken: Error | undefined;
-  // An error that is listened to by none ends the process. The next statement fails by itself.
+  // An error that is listened to by none ends the process. The next statement fails anyway.
   const lose = (error: Error) => {
     broken = error;
   };

@@ -61,7 +61,7 @@ export class WorkerStopped extends Error {
   override readonly name = "WorkerStopped";
 }
 
-/** The SQLSTATE of an error of the server; undefined for any other error, one of the connection for instance. */
+/** The SQLSTATE of an error of the server; undefined for any other error, such as one of the connection. */
 export function sqlState(error: unknown): string | undefined {
   const code = guarded(() => (error as { code?: unknown } | null | undefined)?.code, undefined);
   // EPIPE and its like are Node's, not the server's.

@@ -19,7 +19,7 @@ export function isPassing(error: unknown): boolean {
     : /^(08|53|57|25006|25P03|25P04|26000|42P05|0A000|40001|40P01|55P03)/.test(state);
 }
 
-/** Whether the call has taken too long by itself: it had to wait for a lock, or there was too much in it. */
+/** Whether the call itself has taken too long: it had to wait for a lock, or there was too much in it. */
 export function isTimeOut(error: unknown): boolean {
   return /^(57014|55P03)$/.test(sqlState(error) ?? "") || (error as Error)?.message === NO_ANSWER;
 }

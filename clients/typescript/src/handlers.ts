@@ -48,7 +48,7 @@ export interface Registered {
   schema?: Schema<any>;
   results: boolean;
   steps: boolean;
-  /** Performs a task. No return: it has returned the task by itself. */
+  /** Performs a task. No return: it has returned the task itself. */
   perform(task: Task, environment: Environment): Promise<Return | undefined>;
 }
 

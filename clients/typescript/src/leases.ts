@@ -12,7 +12,7 @@ import type { Duration, Logger } from "./types.js";
 export const MOMENT = 20;
 /** How late an answer of the server may come, in milliseconds, and not be taken for a shorter lease. */
 const DELAY = 1000;
-/** The same for a task by itself, once another transaction may have locked it for long. */
+/** The same for a task alone, once another transaction may have locked it for long. */
 const NO_PATIENCE = 1;
 
 /** The leases of what is in hand: how long they are, and the heartbeat that extends them. */
@@ -186,7 +186,7 @@ export class Leases {
 
 /**
  * Whether it is known to be locked: its handler is completing it, and has not committed yet; or its return waits for another
- * transaction. Either may come to nothing.
+ * transaction. Either may be rolled back.
  */
 function isLocked({ late, task }: Performance): boolean {
   return late || task.wasCompleted;

@@ -65,7 +65,7 @@ export class Performance {
     return performance.now() > (this.#begun + this.#runTimeEnds) / 2;
   }
 
-  /** What is returned, as JSON text. None if the handler has returned the task by itself. */
+  /** What is returned, as JSON text. None if the handler has returned the task itself. */
   get text(): string | undefined {
     return this.#text;
   }

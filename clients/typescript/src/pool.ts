@@ -3,7 +3,7 @@ import { end } from "./connection.js";
 
 /**
  * A connection may be lost between its opening and the moment when what has asked for it gets it. Without a listener, that
- * would end the process; the first statement fails by itself.
+ * would end the process; the first statement fails anyway.
  */
 export function surviveLosses(pool: pg.Pool): void {
   pool.on("connect", (client) => void client.on("error", () => {}));

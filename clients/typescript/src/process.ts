@@ -5,7 +5,7 @@ import type { Worker } from "./worker.js";
 let working = 0;
 
 /**
- * SIGTERM and SIGINT stop the worker; a second one ends it at once. The process ends by itself then. Where a handler does not
+ * SIGTERM and SIGINT stop the worker; a second one ends it at once. The process ends then. Where a handler does not
  * heed its signal, it ends with 0 that many milliseconds after the last worker: the task is another worker's by then.
  */
 export function stopOnSignals(worker: Worker, log: Logger): { end(): void } {

@@ -33,7 +33,7 @@ function kyselyQuery(sql: string, parameters: unknown[]) {
   };
 }
 
-/** Knex numbers its `?` by itself, so a value stands there as often as it is used. */
+/** Knex numbers its `?` itself, so a value stands there as often as it is used. */
 function knexQuery(text: string, values: unknown[]): [string, unknown[]] {
   const bindings: unknown[] = [];
   const sql = text.replace(/\$(\d+)/g, (_, number) => {

@@ -6,7 +6,7 @@ import type { Performance } from "./performance.js";
 import type { Claim, Granted, Queue, Refused } from "./queue.js";
 import type { Logger } from "./types.js";
 
-/** The time between attempts at a return by itself: {@link TRIES} before it is made a short one, and before it is given up. */
+/** The time between attempts at a return alone: {@link TRIES} before it is made a short one, and before it is given up. */
 const PAUSE = 200;
 /** For how long the late returns wait for their locks in one round. */
 const LATE_ROUND = 1000;
@@ -65,9 +65,9 @@ export class Returns {
     return granted;
   }
 
-  /** One that cannot be returned, or not now, fails the call. So each is returned by itself. */
+  /** One that cannot be returned, or not now, fails the call. So each is returned alone. */
   async #divide(kept: Performance[], error: unknown): Promise<void> {
-    // A claim without returns is made by itself, if there is anything to claim.
+    // A claim is made without returns, if there is anything to claim.
     if (!mayPass(error) && !(isRefusal(error) && kept.length > 0)) throw error;
     if (kept.length === 1) {
       const [performance] = kept as [Performance];

@@ -3,7 +3,7 @@ import { describe, guarded } from "./errors.js";
 import type { Return } from "./queue.js";
 import type { Task } from "./task.js";
 
-/** `@opentelemetry/api` where it is installed. It finds the SDK of the process by itself. */
+/** `@opentelemetry/api` where it is installed. It finds the SDK of the process. */
 const otel = load();
 
 function load(): typeof Otel | undefined {
@@ -48,7 +48,7 @@ export function tracedStep<T>(name: string, step: () => Promise<T>): Promise<T> 
 
 /** How a performance has ended: what is returned, and the error if there was one. */
 export interface Ending {
-  /** Absent: the handler has returned the task by itself. */
+  /** Absent: the handler has returned the task itself. */
   outcome?: Pick<Return, "status_code" | "depends_on">;
   error?: unknown;
 }

@@ -308,7 +308,7 @@ export class Worker {
     this.#performNext();
   }
 
-  /** Begins what waits for its turn, as far as there are slots. */
+  /** Begins what waits for its turn while there are slots. */
   #performNext(): void {
     while (!this.#stopping && !this.#failure && this.#running < this.#concurrency) {
       const next = this.#prefetched.shift();
@@ -485,7 +485,7 @@ export class Worker {
     }
   }
 
-  /** An error that no repetition mends, of the role's rights for instance, ends the worker. */
+  /** An error that no repetition mends, such as of the role's rights, ends the worker. */
   #fail(error: unknown): void {
     this.#failure ??= { error };
     for (const performance of this.#hand) performance.task.abort(new WorkerStopped("the worker has failed"));

@@ -4,7 +4,7 @@ import type { Id } from "taskq-pg";
 import { Reject } from "taskq-pg";
 import { Database, gate, pause } from "./support.js";
 
-// What runs beside each other in one workflow, in a `Promise.all` for instance.
+// What runs beside each other in one workflow, as in a `Promise.all`.
 describe("branches of a workflow", () => {
   let database: Database;
   before(async () => {

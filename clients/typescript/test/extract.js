@@ -9,7 +9,7 @@ mkdirSync(folder, { recursive: true });
 const programs = [...page.matchAll(/<!-- saved as (\S+\.ts) -->\n```ts\n(.*?)```\n(?:\n```text\n(.*?)```\n)?/gs)];
 if (programs.length === 0) throw new Error("the page has no programs");
 for (const [, name, program] of programs) writeFileSync(join(folder, name), program);
-// A program that works is stopped by a signal; any other ends by itself.
+// A program that works is stopped by a signal; any other ends without.
 const expected = Object.fromEntries(
   programs.map(([, name, program, output = ""]) => [
     name.replace(/\.ts$/, ""),

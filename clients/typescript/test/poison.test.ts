@@ -143,7 +143,7 @@ describe("poison", () => {
     assert.deepEqual([result, num_tries, refusals], ["keep this", 1, 2]);
   });
 
-  // By itself, or with a return, which has nothing to say where handlers complete their tasks.
+  // Alone, or with a return, which has nothing to say where handlers complete their tasks.
   for (const what of ["own", "return"] as const) {
     test(`a claim is made again where the server had an internal error: ${what}`, async () => {
       const refusal = Buffer.concat([errorMessage("ERROR", "XX000", "could not open relation"), READY]);

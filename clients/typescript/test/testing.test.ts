@@ -35,7 +35,7 @@ describe("taskq-pg/testing", () => {
       await client.end();
       return rows.map(({ relname }) => relname);
     };
-    // Migrations in files, say: the text of the function does not tell what they make.
+    // As with migrations in files: the text of the function does not tell what they make.
     let table = "";
     const setup = (client: pg.Client) => client.query(`CREATE TABLE made_${table} ()`);
     for (const version of ["a", "b"]) {

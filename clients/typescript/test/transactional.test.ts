@@ -142,14 +142,14 @@ describe("transactions", () => {
     assert.deepEqual(app.lines, [], "that the first was committed is no news");
   });
 
-  test("a transactional handler may complete its task by itself", async () => {
+  test("a transactional handler may complete its task itself", async () => {
     const app = database.app();
-    app.task("by itself", { transactional: true }, async (_, task, client) => {
+    app.task("itself", { transactional: true }, async (_, task, client) => {
       await client.query("INSERT INTO bookings VALUES ($1)", [task.id]);
       await task.complete({ client, result: "by hand" });
       return "not this";
     });
-    const { id } = await app.insert("by itself");
+    const { id } = await app.insert("itself");
     await app.work({ untilIdle: true });
     const { state, result, num_tries } = await database.task(id);
     assert.deepEqual([state, result, num_tries, await bookings(id)], ["completed", "by hand", 1, 1]);

@@ -3,7 +3,7 @@
 //! An entry of a group belongs into the lane of that group (`run.lane`) if its action is fair or has a limit per group,
 //! or if the group has a limit of its own; others belong into lane 0. Where that was set after the entry had come, a claim
 //! moves it when it meets it. In each priority of an action a lane is a range of `run_lane_idx`. **A lane that is full costs a jump
-//! over it**, however many entries wait in it; and full lanes are as a rule no more than there are performances in progress, and
+//! over it**, however many entries wait in it; and full lanes are no more than there are performances in progress, and
 //! groups with a limit of 0.
 //!
 //! What [`next`] finds is a candidate, read without locks, to be claimed by number, which passes over what has changed.
@@ -79,7 +79,7 @@ pub(super) fn move_in(action: &Action, (Reverse(highest), from): Met, most: usiz
     moved
 }
 
-/// Which of the actions have an entry in a lane that is not full, as far as this transaction can see.
+/// Which of the actions have an entry in a lane that is not full, of what this transaction can see.
 pub(crate) fn with_entries<'a>(actions: impl Iterator<Item = &'a Action>) -> Vec<i32> {
     let laned: Vec<&Action> = actions.filter(|a| a.has_lanes()).collect();
     if laned.is_empty() {

@@ -31,7 +31,7 @@ pub(crate) struct Seen {
     pub(crate) firsts: Vec<Option<Position>>,
     /// What the bound of the look follows from.
     pub(crate) look: Look,
-    /// All transactions before this one had ended, but for that which looks.
+    /// All transactions before this one had ended, the one that looks aside.
     pub(crate) xmin_of_others: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What one task has to do with another: a reference in a task, or a dependency by itself.
+//! What one task has to do with another: a reference in a task, or a dependency alone.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -168,7 +168,7 @@ pub(super) fn time_of(
         ))),
         (Some(text), None) => clock::parse_timestamptz(&text).map(Some).ok_or_else(|| {
             let what = format!("key \"{at}\" is not a timestamp: \"{text}\"");
-            refuse(Problem::new(what, "Give a timestamp, \"2030-01-31 12:00 UTC\" for instance."))
+            refuse(Problem::new(what, "Give a timestamp, such as \"2030-01-31 12:00 UTC\"."))
         }),
         (None, interval) => Ok(interval.map(|interval| now.plus(interval))),
     }

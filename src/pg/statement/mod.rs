@@ -4,7 +4,7 @@
 //! returns. The compiler compares both with what callers give and take; that the text means the same is compared when it
 //! is planned and when the first row is read. A plan that is kept is made on first use with
 //! `CURSOR_OPT_GENERIC_PLAN` (the automatic choice might plan such statements anew at each call), kept
-//! for the life of the backend, and made anew when the plan cache says so, after DDL or ANALYZE, for instance.
+//! for the life of the backend, and made anew when the plan cache says so, as after DDL or ANALYZE.
 //!
 //! **Planner settings belong to the plan.** A kept one is made under settings that prefer index scans and nested loops,
 //! whichever call is the first and whatever its session has set of these (see [`planner`](super::planner)). So a plan

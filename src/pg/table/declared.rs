@@ -32,7 +32,7 @@ pub(crate) struct Index {
     pub(super) table: &'static Table,
     /// Its name, and its oid once that has been looked up.
     pub(super) name: Named,
-    /// Many a queue never has a row in the table: as a rule it is asked whether it has pages before the index is opened.
+    /// Many a queue never has a row in the table: it is asked whether it has pages before the index is opened.
     pub(super) mostly_empty: bool,
 }
 

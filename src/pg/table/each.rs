@@ -1,6 +1,6 @@
 //! The rows of many numbers, by few walks along an index.
 //!
-//! What one call grants or returns lies close together as a rule: it was inserted together. A descent into the index for
+//! What one call grants or returns mostly lies close together: it was inserted together. A descent into the index for
 //! each number costs more than the next entry of a walk does.
 
 use pgrx::IntoDatum;

@@ -29,7 +29,7 @@ pub(crate) struct Insertion {
     /// What the values of these rows are made of.
     memory: pg_sys::MemoryContext,
     level: Level,
-    /// Where the row lies that was written last, but for those on trial.
+    /// Where the row lies that was written last, those on trial aside.
     last: pg_sys::ItemPointerData,
 }
 

@@ -1,7 +1,7 @@
 //! The queue's own tables, row by row: found by index, changed where they lie, without a statement.
 //!
 //! A statement that is planned once still has to be started and ended, and that costs more than the rows of a single task
-//! do. Here a row is found by a descent into an index, as a rule, and changed, inserted or removed by the entry points
+//! do. Here a row is found by a descent into an index, and changed, inserted or removed by the entry points
 //! of the table access method: the same that statements end in, with the same locks, snapshots and records.
 //!
 //! **Some of what statements do besides is done here.** A [`Look`] takes a snapshot that sees what this transaction has written

@@ -1,6 +1,6 @@
 //! Where rows were last seen, by number.
 //!
-//! A worker returns what it was granted, over the same connection as a rule. The rows that its return needs were read or
+//! A worker returns what it was granted, over the same connection. The rows that its return needs were read or
 //! written by the grant, and mostly lie where they lay then: looking there first spares the descent into an index.
 //!
 //! **It is a guess, and is checked**: what lies at the place has to be visible to the look, and has to have the number.

@@ -1,5 +1,5 @@
 //! The table `lease`: deadlines, recorded at each grant or extension that has one, looked after once they have passed
-//! (`upkeep::elapsed`), gone with their performances as a rule. Also times at which what is set aside is looked at.
+//! (`upkeep::elapsed`), gone with their performances. Also times at which what is set aside is looked at.
 //!
 //! **Hardly more rows than there are tasks in progress.** A call that grants or extends tasks appends one row to `lease`
 //! for each deadline and base (one for each thousand tasks of it). The row has a *keeper*, one of its tasks. Deadline and keeper are
@@ -10,7 +10,7 @@
 //! back one by one is written anew a few times, not a hundred times.
 //!
 //! A row too many does no harm: it says "look at these tasks once this time has come", and what the tasks' own rows say
-//! decides. It is left, for instance, where another transaction has the row locked, where two tasks of one row come back at the same
+//! decides. It is left where another transaction has the row locked, where two tasks of one row come back at the same
 //! moment, and by transactions that are prepared, or that are at a higher level than READ COMMITTED. For these, calls
 //! that append rows look at a page of `lease` now and then ([`tidy::patrol`]). A row too few would leave a task with a dead
 //! worker, and upkeep would not see it. So a row is removed only by a transaction after which no task needs it, or that puts
@@ -105,7 +105,7 @@ pub(crate) fn leave(left: &[Left]) {
     left.sort_unstable_by_key(|left| (left.deadline, left.task_no));
     look(|look| {
         look.changing(&BY_KEEPER, |rows| {
-            // What one call was granted has one deadline, as a rule, and few keepers.
+            // What one call was granted has few deadlines, and few keepers.
             for left in left.chunk_by(|one, next| one.deadline == next.deadline) {
                 let (first, last) = (left[0], left[left.len() - 1]);
                 if let [left] = left {

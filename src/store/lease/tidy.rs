@@ -39,7 +39,7 @@ enum HandOn {
 }
 
 /// Whether the keeper of `l` is neither held under it nor set aside. Its own deadline is an earlier one where its
-/// row was locked when that passed, for instance; a later one has a row of its own.
+/// row was locked when that passed; a later one has a row of its own.
 macro_rules! unkept {
     () => {
         "NOT EXISTS (SELECT FROM taskq.run r

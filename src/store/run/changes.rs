@@ -64,8 +64,8 @@ pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
        WHERE r.task_no = ANY ($1)",
 );
 
-/// Everything that is ready with these keys, and whose workgroup is not held back now ($5), as far as it can be removed: no
-/// other transaction has it locked, to add a dependent for instance. With its leader, and whether its deadline has ended its last try.
+/// Everything that is ready with these keys, and whose workgroup is not held back now ($5), if it can be removed: no other
+/// transaction has it locked, as to add a dependent. With its leader, and whether its deadline has ended its last try.
 pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[TaskNo], Time), (TaskNo, bool, Position, Freed)> = Statement::new(
     c"WITH ready AS MATERIALIZED (
         SELECT u.leader_no, r.task_no, r.nonce, r.position, r.tries, r.failures, r.dependencies

@@ -27,7 +27,7 @@ pub(crate) fn note_reach(start: Position, first: Position) {
 /// what is near, then the rest.
 ///
 /// A scan that begins looks at every entry of its page that its keys allow, some hundreds, and most scans end with one of
-/// the first. Where the first scan does not suffice, another descent is needed. So it goes twice as far as the last one had to,
+/// the first. Where the first scan does not suffice, another descent is needed. So it goes twice the way that the last one had to,
 /// unless that was further than [`FAR`], and a little beyond: entries that are in progress, and the positions of other actions,
 /// lie between.
 pub(crate) fn in_order(action_no: i32, priority: i32, start: Position, wanted: usize) -> [[Key; 4]; 2] {

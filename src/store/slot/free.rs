@@ -203,7 +203,7 @@ fn free(asks: &[&Ask]) -> Vec<Vec<Position>> {
     slots
 }
 
-/// Whether an action has a free slot, as far as this transaction can see.
+/// Whether this transaction can see a free slot of an action.
 pub(crate) fn any_free(action: &str, limit: i32) -> bool {
     looks_free(&[&Ask { limit: Limit::of_action(action), most: limit, wanted: 1 }])
 }

@@ -39,7 +39,7 @@ static STILL_FULL: Statement<(&[&str], &[&str], &[i32], &[Position]), (String, L
       SELECT '', taskq._lane(g.group_id) FROM taskq.task_group g WHERE g.max_concurrency = 0",
 );
 
-/// The lanes of groups that are at a limit, as far as this transaction can see: at one in the action whose name comes
+/// The lanes of groups that this transaction sees at a limit: at one in the action whose name comes
 /// with it, or at their own, with an empty name. A hint: a limit that turns out to be full when its slots are to be
 /// locked is as good.
 pub(crate) fn full_lanes(actions: impl Iterator<Item = String>) -> Vec<(String, Lane)> {

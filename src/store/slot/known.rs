@@ -34,7 +34,7 @@ static FULL: Memory<Latest<Vec<String>, Vec<(Limit, i32)>>> = Memory::of(Belief:
 /// Limits, and how many they allow.
 static COMPLETE: Memory<Remembered<(Limit, i32), ()>> = Memory::of(Belief::CompleteLimits);
 
-/// Before this position there is no free slot of a limit that allows so many, as far as is known.
+/// Before this position no free slot is known of a limit that allows so many.
 pub(super) fn start(limit: &Limit, most: i32) -> Position {
     FREE.with(|free| free.start(&(limit.clone(), most)))
 }

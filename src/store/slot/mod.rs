@@ -4,9 +4,9 @@
 //! taken nothing, and no two grants take the same. It belongs to the performance that occupies it and is freed by
 //! whatever ends that: there is no counter that could drift.
 //!
-//! **Slots of groups are made when they are needed**, as a rule by a claim that finds fewer rows than the limit. It makes them
+//! **Slots of groups are made when they are needed**, mostly by a claim that finds fewer rows than the limit. It makes them
 //! under a lock that it only tries, so that no claim waits for another's insert. A claim that does not get the lock takes
-//! the limit for full; a waiting call may be woken when the holder commits, and besides looks again by itself. The
+//! the limit for full; a waiting call may be woken when the holder commits, and besides looks again unasked. The
 //! holder of the lock counts the rows with a snapshot taken after it got the lock, so it makes no more than the limit
 //! allows. There are few such locks, each for many groups: one transaction that sets limits for a hundred thousand groups
 //! holds no more than there are, and the server's lock table has room for others. (Two claims that share a lock by chance

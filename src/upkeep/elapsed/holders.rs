@@ -2,7 +2,7 @@
 //!
 //! It changes the row of the key and removes what is parked under it or rides on the task. A claim may have locked the
 //! row of the key, to park something under it; a call that inserts a task which waits for one of the parked may have
-//! locked that one. Both can be in transactions that stay open. So all of it is locked first, as far as that needs no
+//! locked that one. Both can be in transactions that stay open. So all of it is locked first, where that needs no
 //! waiting. If it cannot be locked as a whole, it is given up again, so that a late return by the worker does not wait
 //! for us in turn.
 

@@ -23,8 +23,8 @@ pub(super) struct Elapsed {
 }
 
 /// What was set aside until a time has a lease for that, beside the one of its performance, which has ended before. (One without a
-/// performance has a deadline that never comes.) By that one alone it is not looked at: what one call has set aside, since its
-/// group is paused for instance, the next would make ready once more, as long as there is another task under the lease.
+/// performance has a deadline that never comes.) By that one alone it is not looked at: what one call has set aside, as since
+/// its group is paused, the next would make ready once more, as long as there is another task under the lease.
 ///
 /// Walks `lease_deadline_idx`, from a deadline and keeper on, up to so many leases or tasks, one lease at least, and asks the
 /// tasks. Locks nothing.

@@ -27,7 +27,7 @@ pub(super) fn lock(held: &[(TaskNo, Nonce)], now: Time) -> Vec<Live> {
     locked
 }
 
-/// Of these tasks but for the `free` ones, those that go on to another try: their rows stay. An open insertion of a dependent
+/// Of these tasks, without the `free` ones, those that go on to another try: their rows stay. An open insertion of a dependent
 /// keeps what it waits for from going (FOR KEY SHARE), and is in the way of an end only.
 fn lock_linked(task_nos: &[TaskNo], nonces: &[Nonce], free: &[Live], now: Time) -> Vec<Live> {
     let free: HashSet<TaskNo> = free.iter().map(|live| live.task_no).collect();

@@ -1,7 +1,7 @@
 //! `metrics`: the numbers of the moment as OpenMetrics text; `metrics_rows`: the same as rows.
 //!
 //! One statement counts, with one snapshot: each table of what is alive is read, from end to end as long as it is
-//! small and else in part (`sql/estimates.sql`); what has settled is summed up in tallies, but for the latest. Two
+//! small and else in part (`sql/estimates.sql`); what has settled is summed up in tallies, except the latest. Two
 //! small ones besides ask what is set for the actions, and how old the oldest ready tasks are.
 //! The exposition format of the text (escaping, suffixes, `# EOF`) is left to `prometheus-client`.
 

@@ -30,7 +30,7 @@ fn critical_path(task_id: Option<&str>) -> Result<Vec<Node>> {
     let task_nos: Vec<TaskNo> = found.iter().map(|(n, _)| *n).chain([target]).collect();
     let nodes = nodes(&task_nos);
     let arcs: Vec<Arc> = links.iter().map(|l| (l.after, l.run)).collect();
-    // Should a cycle be stored, through settled tasks for instance, any order will do.
+    // Should a cycle be stored, as through settled tasks, any order will do.
     let order = graph::topological(&arcs).unwrap_or(task_nos);
     let mut before_each: HashMap<TaskNo, Vec<TaskNo>> = HashMap::new();
     for (after, run) in arcs {

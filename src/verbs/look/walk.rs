@@ -42,7 +42,7 @@ static DOWN: Statement<&[TaskNo], Link> = Statement::new(
        ORDER BY d.after_no, d.run_no",
 );
 
-/// The links that lead from these tasks in one direction, but for those without which a task has gone on.
+/// The links that lead from these tasks in one direction, except those without which a task has gone on.
 pub(super) fn links(from: &[TaskNo], way: Way) -> Vec<Link> {
     let statement = if way == Way::Up { &UP } else { &DOWN };
     statement.query(from)

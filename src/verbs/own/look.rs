@@ -56,7 +56,7 @@ pub(super) fn look(request: &Request, look: &mut Look, looked: Option<Due>, gran
     let until = granted_from.map_or(now, |at| at - Duration::from_micros(1));
     let room = request.max_tasks.saturating_sub(look.grants.len());
     if keep_up(&due.before_claim(), &numbers, room, until) {
-        // What upkeep has made, a run of a schedule for instance, may be the first task of its action, and what it has made ready the
+        // What upkeep has made, such as a run of a schedule, may be the first task of its action, and what it has made ready the
         // first entry in a lane: it has its place in the order of what is granted.
         look.actions = actions::for_claim(&request.actions);
     }

@@ -113,7 +113,7 @@ fn tidied(found: Look) -> Vec<Grant> {
 /// Does something, and grants what there is then, without waiting.
 ///
 /// The low-water marks of claiming move for longer than a transaction only where that has no id yet (see
-/// [`crate::claim::marks`]). What is done first gives it one, as a rule. So the look that moves them, if one is needed, comes
+/// [`crate::claim::marks`]). What is done first gives it one. So the look that moves them, if one is needed, comes
 /// before. Otherwise a worker that always returns and owns in one call would scan again and again what it has been granted, for
 /// as long as a session holds a snapshot. What is due by that look is done after the work; signals that came since are found by themselves.
 pub(super) fn own_after<T>(

@@ -1,7 +1,7 @@
 //! A call that waits: it registers, looks, claims, sleeps, and looks again.
 //!
 //! **While it waits it does nothing for others.** It is one statement, and what it changes is not seen by others before it ends. So
-//! a look that comes to nothing is rolled back. As a rule it takes no transaction id either. What is due the call leaves to a
+//! a look that grants nothing is rolled back. Except in a race it takes no transaction id either. What is due the call leaves to a
 //! process that commits ([`background::call_if`]), whose commit wakes it as any other does.
 //! There is one exception: a task of its own actions whose time has come, and that may run, it makes ready itself, to be granted at
 //! once.
@@ -77,7 +77,7 @@ pub(super) fn wait(request: &Request, waiter: &mut Waiter) -> Result<Look> {
 /// a VACUUM FULL or an upgrade.
 ///
 /// A statement with SKIP LOCKED may lock a row and then leave it out: if another session has changed the row since the statement's
-/// snapshot (granted the task, say) and committed, its newest version is locked first and found unsuitable then. The
+/// snapshot (such as granted the task) and committed, its newest version is locked first and found unsuitable then. The
 /// lock stays. Asleep with it, the call would make the return of that task wait for the end of its sleep.
 fn look_once(request: &Request, waiter: &mut Waiter) -> (Look, Due, Next) {
     let looked = subtransaction::all_or_nothing(|| {
@@ -132,9 +132,9 @@ static DUE: Statement<(&[i32], Time, i32), (TaskNo, i32)> = Statement::new(
 const SOME_DUE: usize = upkeep::STEP as usize;
 const MOST_DUE: usize = 10_000;
 
-/// Makes tasks ready whose time has come, as far as nothing holds them back: those that may be granted at once.
+/// Makes tasks ready whose time has come and that nothing holds back: those that may be granted at once.
 fn release(actions: &[Action], room: usize, now: Time) {
-    // Where limits are to be asked it may come to nothing.
+    // Where limits are to be asked nothing may be granted of it.
     let free: Vec<i32> =
         actions.iter().filter(|a| !a.paused && !a.is_chosen_from()).map(|a| a.action_no).collect();
     let most = room.clamp(SOME_DUE, MOST_DUE) as i32;
@@ -149,7 +149,7 @@ fn release(actions: &[Action], room: usize, now: Time) {
     }
 }
 
-/// When to look again after a look that has come to nothing.
+/// When to look again after a look that has granted nothing.
 fn next(actions: &[Action], numbers: &[i32], due: &Due, claimed: &Moved) -> Next {
     let now = clock::now();
     // What is due already is for others: when will the next be?

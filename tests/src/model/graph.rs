@@ -24,7 +24,7 @@ impl Model {
         }
     }
 
-    /// A pending task that ends by itself: it has lost a dependency, or it is spontaneous and nothing blocks it.
+    /// A pending task that ends without a worker: it has lost a dependency, or it is spontaneous and nothing blocks it.
     fn next_to_settle(&self) -> Option<(Key, Code)> {
         self.pending().find_map(|(key, task)| {
             if task.dependencies.iter().any(|dependency| self.is_lost(dependency)) {

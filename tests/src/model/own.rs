@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{Code, Held, Key, Millis, Model, Task};
 
-/// What the settings say as shipped, but for the jitter.
+/// What the settings say as shipped, without the jitter.
 const MAX_TRIES: i32 = 25;
 const LEASE: Millis = 3_600_000;
 const FIRST_DELAY: Millis = 1_000;

@@ -63,7 +63,7 @@ fn malformed() -> Vec<(Value, &'static str)> {
     vec![
         (
             json!({"action": "x", "delay": 5}),
-            "key \"delay\" is a number, not an interval as a string, \"5 minutes\" for instance",
+            "key \"delay\" is a number, not an interval as a string, such as \"5 minutes\"",
         ),
         (
             json!({"action": "x", "not_before": 5}),
@@ -92,7 +92,7 @@ fn malformed() -> Vec<(Value, &'static str)> {
         ),
         (
             json!({"action": "x", "unique_by": {"period": 5}}),
-            "key \"unique_by\": key \"period\" is a number, not an interval as a string, \"5 minutes\" for instance",
+            "key \"unique_by\": key \"period\" is a number, not an interval as a string, such as \"5 minutes\"",
         ),
         (
             json!({"action": "x", "unique_by": 1}),
@@ -122,7 +122,7 @@ fn the_hint_is_about_the_object_or_the_value_in_question() {
     let mut session = db.connect();
     let backoff = "The keys of a backoff are \"kind\", \"initial\", \"max\", \"jitter\".";
     let unique = "The keys of unique_by are \"key\", \"period\", \"states\", \"on_conflict\", \"max_wait\".";
-    let interval = "Give an interval from 0 to 1,000 years, \"5 minutes\" for instance.";
+    let interval = "Give an interval from 0 to 1,000 years, such as \"5 minutes\".";
     for (key, value, meant, hint) in [
         ("backoff", json!({"kind": "fixed", "initial": "1 s", "maxx": "1 h"}), "\"max\"", backoff),
         ("backoff", json!({"kind": "fixed"}), "\"initial\"", backoff),
@@ -169,7 +169,7 @@ fn the_hint_is_about_the_object_or_the_value_in_question() {
             "Give an integer from 1 up, or leave it out for what is set for the action.",
         ),
         ("max_tries", json!("3"), "a string", "Give an integer."),
-        ("not_before", json!("noon"), "noon", "Give a timestamp, \"2030-01-31 12:00 UTC\" for instance."),
+        ("not_before", json!("noon"), "noon", "Give a timestamp, such as \"2030-01-31 12:00 UTC\"."),
         ("seed", json!("yes"), "a string", "Give true or false."),
     ] {
         let tasks = json!([{"action": "x", key: value}]);

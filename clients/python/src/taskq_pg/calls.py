@@ -73,7 +73,7 @@ class Calls:
         self._with_results = any(handler.results for handler in handlers)
         self._with_steps = any(handler.workflow for handler in handlers)
         steps, argument = ("steps", ", with_steps => true") if self._with_steps else ("NULL", "")
-        # A claim does no more than to pass its rows on: only such a one sees to what is due, schedules for instance.
+        # A claim does no more than to pass its rows on: only such a one sees to what is due, such as schedules.
         self._own: LiteralString = f"""SELECT {_COLUMNS}, {steps}
                           FROM taskq.own_tasks(%s, %s, %s::text[], %s::text::interval,
                                                wait => %s::text::interval, with_results => %s{argument})"""

@@ -41,7 +41,7 @@ _SETTINGS: dict[str, Any] = {
 
 
 # DISCARD ALL without DEALLOCATE: psycopg knows which statements it has prepared, and that is no setting. The last row
-# tells whether the program has prepared some by itself.
+# tells whether the program has prepared some on its own.
 _RESET = """CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();
             DISCARD TEMP; DISCARD SEQUENCES; SELECT EXISTS (SELECT FROM pg_prepared_statements WHERE from_sql)"""
 
@@ -291,7 +291,7 @@ def _told(most: int) -> Iterator[None]:
 
 
 class _Prepared(psycopg.Error):
-    """The program has prepared statements by itself, which no reset forgets."""
+    """The program has prepared statements on its own, which no reset forgets."""
 
 
 def _check_prepared(row: Any) -> None:

@@ -44,7 +44,7 @@ class Leave(TaskqError):
 
 
 class Lost(TaskqError):
-    """The task is no longer held: it was cancelled or taken over, for instance. The handler should end."""
+    """The task is no longer held: it was cancelled or taken over. The handler should end."""
 
 
 class BodyError(TaskqError):

@@ -404,7 +404,7 @@ class Worker:
         link = self._links["claims"]
         link.give_up_at = 0
         began, cancelling = time.monotonic(), None
-        # One that ends by itself needs no more.
+        # One that ends in time needs no more.
         thread.join(0.01)
         while thread.is_alive():
             waited, patience = time.monotonic() - began, _CLEAN_UP if self._hurry else _LAST_RETURNS

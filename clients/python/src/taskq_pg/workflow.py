@@ -75,7 +75,7 @@ class Context(Steps):
         """Suspend until the signal has come, or the tasks have ended, and return the result, or the list of them.
 
         Raises ``TimedOut`` after the timeout, counted from the first time that this was reached, and ``Aborted`` if
-        the signal (cancelled or expired, for instance) or one of the tasks has aborted. A signal that was waited for
+        the signal (cancelled or expired) or one of the tasks has aborted. A signal that was waited for
         stays after a timeout; with ``expires_in`` it aborts, and is removed in time.
         """
         return self._drive(self._wait_for(name, signal, tasks, timeout, expires_in))

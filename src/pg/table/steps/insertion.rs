@@ -5,7 +5,7 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary as guarded;
 
 use super::bare;
 
-/// The indexes that a table has, whether they are ready for entries or not, but for such as are being dropped.
+/// The indexes that a table has, whether they are ready for entries or not, except such as are being dropped.
 ///
 /// # Safety
 /// It is open.

@@ -6,7 +6,7 @@
     TASKS = {"default": {"BACKEND": "taskq_pg.django.backend.TaskqBackend"}}
 
 A task is enqueued on Django's own connection, so in the transaction that is open there: it commits with your rows. A
-queue of Django's is an action of taskq, ``django.default`` for instance. What may stand in ``OPTIONS``:
+queue of Django's is an action of taskq, such as ``django.default``. What may stand in ``OPTIONS``:
 
 * ``database``: an alias, ``"default"`` if left out;
 * ``lease``: ``"1 minute"`` if left out;
