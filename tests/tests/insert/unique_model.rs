@@ -183,6 +183,33 @@ impl Run<'_> {
             return Ok(Fate::Skipped(holder));
         }
         let behind = slot.behind.filter(|b| self.alive(*b) && Some(*b) != by_id && Some(*b) != holder);
+        let (mut replaced, mut next) = self.turn(unique, &slot, holder, takes, behind);
+        if existing.is_some_and(|existing| by_id.is_none() && !replaced.contains(&existing)) {
+            return Err(Refused("TQ002"));
+        }
+        let follows = next.behind.filter(|b| self.world.tasks[*b].state == IN_PROGRESS);
+        let delayed = element.delay && !(unique.max_wait && next.old);
+        let own = self.insert(at, element, Some(unique), follows.is_some(), delayed || next.put_off);
+        self.follows.extend(follows.map(|follows| (follows, own)));
+        let fate = self.fate(next.behind, &replaced, own);
+        replaced.extend(by_id.filter(|by_id| !replaced.contains(by_id)));
+        for old in replaced {
+            self.in_place(Some(old), own)?;
+        }
+        next.last = Some(own);
+        self.world.slots.insert(unique.key.clone(), next);
+        Ok(by_id.map_or(fate, Fate::Replaced))
+    }
+
+    /// Whose places are taken, and what there is of the key then.
+    fn turn(
+        &self,
+        unique: &Unique,
+        slot: &Slot,
+        holder: Option<usize>,
+        takes: bool,
+        behind: Option<usize>,
+    ) -> (Vec<usize>, Slot) {
         let (mut replaced, mut next) = (vec![], Slot::default());
         match holder {
             Some(holder) if takes => {
@@ -191,7 +218,7 @@ impl Run<'_> {
                 if let Some(before) = behind {
                     let (_, states, ..) = self.world.tasks[before].key.clone().unwrap_or_default();
                     next.put_off = slot.put_off && self.world.tasks[before].state & states != 0;
-                    if unique.on_conflict == "replace" && pending(self, before) {
+                    if unique.on_conflict == "replace" && self.world.tasks[before].state & PENDING != 0 {
                         replaced.push(before);
                         next.behind = None;
                     }
@@ -203,15 +230,12 @@ impl Run<'_> {
             }
             None => {}
         }
-        if existing.is_some_and(|existing| by_id.is_none() && !replaced.contains(&existing)) {
-            return Err(Refused("TQ002"));
-        }
-        let follows = next.behind.filter(|b| self.world.tasks[*b].state == IN_PROGRESS);
-        let delayed = element.delay && !(unique.max_wait && next.old);
-        let own = self.insert(at, element, Some(unique), follows.is_some(), delayed || next.put_off);
-        self.follows.extend(follows.map(|follows| (follows, own)));
+        (replaced, next)
+    }
+
+    fn fate(&mut self, behind: Option<usize>, replaced: &[usize], own: usize) -> Fate {
         // Of those that it replaces the first stored one is told, if need be by way of elements.
-        let mut fate = next.behind.map_or(Fate::In, Fate::After);
+        let mut fate = behind.map_or(Fate::In, Fate::After);
         for old in replaced.iter().rev() {
             let its = self.own.iter().position(|own| *own == Some(*old));
             match its {
@@ -224,13 +248,7 @@ impl Run<'_> {
                 }
             }
         }
-        replaced.extend(by_id.filter(|by_id| !replaced.contains(by_id)));
-        for old in replaced {
-            self.in_place(Some(old), own)?;
-        }
-        next.last = Some(own);
-        self.world.slots.insert(unique.key.clone(), next);
-        Ok(by_id.map_or(fate, Fate::Replaced))
+        fate
     }
 
     fn in_place(&mut self, old: Option<usize>, own: usize) -> Result<(), Refused> {
