@@ -115,6 +115,7 @@ test-all: ## the same, with storms and faults at random, lost servers, and the e
 lint: setup ## format, clippy, the words of pages and comments, pgspot on the install script, and cargo-deny where it is installed
 	@.ci/words.py
 	cargo fmt --all --check
+	cargo fmt --check --manifest-path examples/clients/rust/Cargo.toml
 	cargo fmt --check --manifest-path benches/waiting/Cargo.toml
 	$(CARGO_ENV) cargo clippy --release --locked -p taskq --lib --tests $(TEST_FEATURES) -- -D warnings
 	cargo clippy --release --locked -p taskq_tests -p branch_export -p taskq_models --all-targets -- -D warnings

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Installs what the example clients and their tests need into target/clients: a Python environment, the packages of
-# Node, the workers that are compiled (Go, Java). Quick when nothing has changed.
+# Node, the workers that are compiled (Rust, Go, Java). Quick when nothing has changed.
 #
-#   setup.sh [python|node|go|java|pgbouncer]...    these only (default: all)
+#   setup.sh [python|node|go|java|ruby|rust|pgbouncer]...    these only (default: all)
 #   setup.sh venv npm                                        what builds the client packages, and nothing into target/clients
 #
-# What is missing of python3 with venv, node with npm, go with pgx, a JDK with the JDBC driver and Gson, psql
-# and PgBouncer is installed from the distribution's packages, as root or through sudo.
+# What is missing of python3 with venv, node with npm, go with pgx, a JDK with the JDBC driver and Gson, ruby with pg, psql
+# and PgBouncer is installed from the distribution's packages, as root or through sudo. For `rust` cargo must be there.
 set -euo pipefail
 
 say() { printf 'clients: %s\n' "$*" >&2; }
@@ -104,7 +104,17 @@ install_java() {
     (cd "$to/java" && javac -d classes -cp /usr/share/java/gson.jar *.java)
 }
 
-[ $# -gt 0 ] || set -- pgbouncer python node go java
+install_ruby() {
+    have ruby && ruby -e 'require "pg"' 2>/dev/null || apt_install ruby ruby-pg
+}
+
+install_rust() {
+    have cargo || PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+    have cargo || die "cargo is missing: install Rust first (https://rustup.rs)"
+    CARGO_TARGET_DIR=$to/build cargo build --release --locked --quiet --manifest-path "$here/rust/Cargo.toml"
+}
+
+[ $# -gt 0 ] || set -- pgbouncer python node go java ruby rust
 for what; do
     [[ $what == @(venv|npm) ]] || have psql || apt_install postgresql-client
     install_"$what"

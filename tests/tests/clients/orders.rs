@@ -5,7 +5,7 @@ use std::process::Command;
 use taskq_tests::{Db, until};
 
 use crate::gate::Gate;
-use crate::tools::{Client, Worker, go, java, node, python};
+use crate::tools::{Client, Worker, go, java, node, python, ruby};
 
 #[test]
 fn with_sqlalchemy_an_order_and_its_tasks_commit_together_or_not_at_all() {
@@ -37,6 +37,11 @@ fn in_java_an_order_and_its_tasks_commit_together_or_not_at_all() {
     together_or_not_at_all(|| java("Enqueue"));
 }
 
+#[test]
+fn in_ruby_an_order_and_its_tasks_commit_together_or_not_at_all() {
+    together_or_not_at_all(|| ruby("ruby/enqueue.rb"));
+}
+
 fn together_or_not_at_all(program: fn() -> Command) {
     let db = Db::new();
     let mut session = db.connect();
@@ -65,6 +70,6 @@ fn together_or_not_at_all(program: fn() -> Command) {
     assert_eq!(session.one::<i64>("SELECT count(*) FROM orders"), 1);
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks"), 4);
 
-    let _worker = Worker::start(&db, Client::Go, "5");
+    let _worker = Worker::start(&db, Client::Ruby, "5");
     until("the order is done", || (session.state("order 1") == "completed").then_some(()));
 }

@@ -53,6 +53,13 @@ pub fn java(class: &str) -> Command {
     command
 }
 
+/// A script of the examples in Ruby.
+pub fn ruby(script: &str) -> Command {
+    let mut command = Command::new("ruby");
+    command.arg(example(script));
+    command
+}
+
 fn bash(script: &Path) -> Command {
     let mut command = Command::new("bash");
     command.arg(script);
@@ -74,15 +81,19 @@ pub fn shell_that_writes(result: &str, name: &str) -> Command {
 /// The example workers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Client {
+    Rust,
+    RustPool,
     Shell,
     Go,
     Java,
+    Ruby,
 }
 
 impl Client {
-    pub const ALL: [Client; 3] = [Client::Shell, Client::Go, Client::Java];
+    pub const ALL: [Client; 6] =
+        [Client::Rust, Client::RustPool, Client::Shell, Client::Go, Client::Java, Client::Ruby];
     /// Those with many tasks at once.
-    pub const POOLS: [Client; 2] = [Client::Go, Client::Java];
+    pub const POOLS: [Client; 4] = [Client::RustPool, Client::Go, Client::Java, Client::Ruby];
 
     /// The worker of action `checksum`, with one task at a time.
     pub fn command(self) -> Command {
@@ -101,9 +112,12 @@ impl Client {
     /// The worker of these actions, with commas in between; without: of all that it knows.
     pub fn of(self, actions: Option<&str>) -> Command {
         let mut command = match self {
+            Client::Rust => Command::new(installed("build/release/taskq_worker")),
+            Client::RustPool => Command::new(installed("build/release/taskq_pool")),
             Client::Shell => bash(&example("shell/worker.sh")),
             Client::Go => go("worker"),
             Client::Java => java("Worker"),
+            Client::Ruby => ruby("ruby/worker.rb"),
         };
         command.args(actions);
         command
@@ -112,15 +126,17 @@ impl Client {
     /// What it calls itself in its results.
     pub fn name(self) -> &'static str {
         match self {
+            Client::Rust | Client::RustPool => "rust",
             Client::Shell => "shell",
             Client::Go => "go",
             Client::Java => "java",
+            Client::Ruby => "ruby",
         }
     }
 }
 
 /// Runs a test of each client in a thread of its own; fails if one of them does, and says which. `TASKQ_CLIENTS="Go
-/// Java"` in the environment restricts that to these clients.
+/// Ruby"` in the environment restricts that to these clients.
 pub fn each_client(name: &str, clients: &[Client], test: fn(Client)) {
     let only = std::env::var("TASKQ_CLIENTS").ok();
     let wanted = |client: &Client| {
