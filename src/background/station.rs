@@ -59,7 +59,8 @@ impl Station {
             station.leave_if_asked();
             process::sleep(ASK_FOR_POST_AFTER, Sleep::Worker);
         }
-        if !stays && !(Post::OfDatabase.take() && (0..most_called()).any(|n| Post::OfServer(n).take())) {
+        let has_posts = || Post::OfDatabase.take() && (0..most_called()).any(|n| Post::OfServer(n).take());
+        if !stays && !has_posts() {
             process::end(0);
         }
         station

@@ -23,7 +23,9 @@ pub(super) const WATCH: u8 = 7;
 /// Three kinds by which another session ends calls that sleep for work, see `stop`; their numbers stand for an actor and a role, and
 /// for an actor and a process id.
 pub(super) const OF_ACTOR: u8 = 8;
+/// The same for a call that sleeps.
 pub(super) const ASLEEP: u8 = 9;
+/// The same for a call that is to end.
 pub(super) const MARKED: u8 = 10;
 
 /// The kind of the one channel that is no call's.

@@ -56,7 +56,7 @@ impl Holder {
     /// As its locked row shows it; `None` if the task is gone.
     ///
     /// A rider has begun with its leader: what it would do is being done, by a worker that may have seen an older state.
-    pub(super) fn as_locked(self, stored: &Stored, riding: &HashSet<TaskNo>, now: Time) -> Option<Self> {
+    pub(super) fn locked(self, stored: &Stored, riding: &HashSet<TaskNo>, now: Time) -> Option<Self> {
         if stored.numbers.get(&self.id) != Some(&self.task_no) {
             return None;
         }

@@ -160,7 +160,7 @@ impl Keys {
             // What is named is only held: it may begin or be given back at any time, and counts as it was.
             let is_held = known.named;
             let locked = |holder: Holder| match holder.locked {
-                true => holder.as_locked(stored, &riding, now),
+                true => holder.locked(stored, &riding, now),
                 false => Some(holder).filter(|h| !is_held || stored.numbers.get(&h.id) == Some(&h.task_no)),
             };
             known.holder = known.holder.take().and_then(locked);

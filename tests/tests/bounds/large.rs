@@ -146,7 +146,7 @@ fn values_of_one_task_are_bounded_together() {
     // The checkpoint goes with a task that completes.
     session.run(&format!("SELECT taskq.return_task('t', '{token}', result => to_jsonb({FIFTY}))"));
     assert_eq!(session.state("t"), "completed");
-    session.run(&format!("SELECT taskq.insert_task('u', 'x', metadata => jsonb_build_object('a', repeat('x', 1000000))), taskq.insert_task('v', 'x')"));
+    session.run("SELECT taskq.insert_task('u', 'x', metadata => jsonb_build_object('a', repeat('x', 1000000))), taskq.insert_task('v', 'x')");
     let held = session.own_one("x");
     session.run(&format!(
         "SELECT taskq.report_status('u', '{}', checkpoint => to_jsonb(left({wide}, -2)))",
