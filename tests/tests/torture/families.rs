@@ -21,7 +21,7 @@ pub const RATE: i64 = 60;
 
 pub struct Family {
     pub tasks: Vec<Spec>,
-    /// Its tasks may be replaced, retried, reset and deleted.
+    /// Its tasks may be replaced, retried, started over, reset and deleted.
     pub loose: bool,
     /// Nothing but ids tells the tasks apart: one call of `insert_many` can insert them.
     pub alike: bool,

@@ -79,7 +79,9 @@ fn upset(client: &mut Client) {
         match roll {
             0..15 => tx.query("SELECT taskq.cancel_tasks($1, $2)", &[&ids, &name]),
             15..35 => tx.query("SELECT taskq.replace_tasks($1)", &[&new]),
-            35..55 => tx.query("SELECT taskq.retry_tasks($1)", &[&ids]),
+            35..47 => tx.query("SELECT taskq.retry_tasks($1)", &[&ids]),
+            47..52 => tx.query("SELECT taskq.rerun_tasks($1)", &[&ids]),
+            52..55 => tx.query("SELECT taskq.rerun_tasks($1, downstream => false)", &[&ids]),
             55..65 => tx.query("SELECT taskq.retry_group($1)", &[&group]),
             65..70 => tx.query("SELECT taskq.cancel_group($1)", &[&group]),
             70..76 => tx.query("SELECT taskq.reset_group($1)", &[&group]),
