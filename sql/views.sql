@@ -161,31 +161,30 @@ SELECT t.id AS task_id,
 COMMENT ON VIEW taskq.waits IS 'suspended tasks: since when, until when at most, and for what';
 
 -- What the dependencies of a task amount to, except those that it has gone on without; and what its counter has yet to count of
--- ends that have come. All of it is of one snapshot. What works a counter out (src/recount.rs) and what checks it ask this.
+-- ends that have come. All of it is of one snapshot. What works a counter out (src/recount.rs) and what checks it ask this. A task
+-- that has no dependency has no row.
 CREATE VIEW taskq._standing AS
-SELECT t.task_no, t.num_required, t.signal, e.stored, e.own, e.open, e.own_open, e.met, e.failed,
+SELECT e.run_no AS task_no, e.stored, e.own, e.open, e.own_open, e.met, e.failed,
        c.met AS met_left, c.lost AS lost_left, c.failed AS failed_left
-  FROM taskq.task AS t
-  -- What settles after the time-out of a suspension counts for nothing, and is open to it.
-  LEFT JOIN LATERAL (SELECT b.wait_no, CASE WHEN b.since IS NOT NULL THEN b.until END AS until
-                       FROM taskq.blocked AS b WHERE b.task_no = t.task_no OFFSET 0) AS b ON true
- -- `own`: those that no suspension has added, the others without which it went on included. `met`: those of them that have ended
- -- as they should.
- CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE d.state = 'w')::integer AS stored,
-                            count(*) FILTER (WHERE NOT d.suspending)::integer AS own,
-                            count(*) FILTER (WHERE d.state = 'w' AND s.code IS NULL)::integer AS open,
-                            count(*) FILTER (WHERE d.state = 'w' AND s.code IS NULL AND NOT d.suspending)::integer AS own_open,
-                            count(*) FILTER (WHERE d.state = 'w' AND s.code IN ('c', 'a') AND NOT d.suspending
-                                               AND d.condition IN ('s', s.code))::integer AS met,
-                            count(*) FILTER (WHERE d.state = 'w' AND s.code = 'a')::integer AS failed
-                       FROM taskq.dependency AS d
-                       LEFT JOIN LATERAL (SELECT s.code FROM taskq.settled AS s
-                                           WHERE s.task_no = d.after_no AND (b.until < s.settled_at) IS NOT TRUE OFFSET 0) AS s ON true
-                      WHERE d.run_no = t.task_no) AS e
+  -- `own`: those that no suspension has added, the others without which it went on included. `met`: those of them that have ended
+  -- as they should. What settles after the time-out of a suspension counts for nothing, and is open to it.
+  FROM (SELECT d.run_no,
+               count(*) FILTER (WHERE d.state = 'w')::integer AS stored,
+               count(*) FILTER (WHERE NOT d.suspending)::integer AS own,
+               count(*) FILTER (WHERE d.state = 'w' AND s.code IS NULL)::integer AS open,
+               count(*) FILTER (WHERE d.state = 'w' AND s.code IS NULL AND NOT d.suspending)::integer AS own_open,
+               count(*) FILTER (WHERE d.state = 'w' AND NOT d.suspending AND d.condition IN ('s', s.code)
+                                  AND s.code IS NOT NULL)::integer AS met,
+               count(*) FILTER (WHERE d.state = 'w' AND s.code = 'a')::integer AS failed
+          FROM taskq.dependency AS d
+          LEFT JOIN taskq.blocked AS b ON b.task_no = d.run_no AND b.since IS NOT NULL
+          LEFT JOIN taskq.settled AS s ON s.task_no = d.after_no AND (b.until < s.settled_at) IS NOT TRUE
+         GROUP BY d.run_no) AS e
  CROSS JOIN LATERAL (SELECT COALESCE(sum(g.satisfied), 0)::integer AS met, COALESCE(sum(g.lost), 0)::integer AS lost,
                             COALESCE(sum(g.failed), 0)::integer AS failed
                        FROM taskq.countdown AS g
-                      WHERE g.run_no = t.task_no AND g.wait_no = b.wait_no) AS c;
+                      WHERE g.run_no = e.run_no
+                        AND EXISTS (SELECT FROM taskq.blocked AS b WHERE b.task_no = g.run_no AND b.wait_no = g.wait_no)) AS c;
 COMMENT ON VIEW taskq._standing IS 'internal: what the dependencies of a task amount to';
 
 -- Those that were skipped have a state of their own here.
@@ -1030,18 +1029,22 @@ CREATE FUNCTION taskq.check()
         UNION ALL
         -- What a blocked task has left to count is what has not settled of this wait, and ends that are not counted yet.
         SELECT 'wrong count of dependencies', t.id,
-               'remaining ' || b.remaining || ', to spare ' || b.spare || ', deferred ' || n.met_left + n.lost_left
-               || ', unsettled ' || n.open
+               'remaining ' || b.remaining || ', to spare ' || b.spare || ', deferred ' || COALESCE(n.met_left + n.lost_left, 0)
+               || ', unsettled ' || COALESCE(n.open, 0)
           FROM taskq.blocked AS b
           JOIN taskq.task AS t ON t.task_no = b.task_no
-          JOIN taskq._standing AS n ON n.task_no = b.task_no
-         WHERE b.remaining + b.spare - n.met_left - n.lost_left <> n.open
-            OR EXISTS (SELECT FROM taskq.dependency AS e
-                        WHERE e.run_no = b.task_no AND e.state = 'w' AND e.wait_no <> b.wait_no
-                          AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no))
+          LEFT JOIN taskq._standing AS n ON n.task_no = b.task_no
+         WHERE b.remaining + b.spare - COALESCE(n.met_left + n.lost_left, 0) <> COALESCE(n.open, 0)
             -- Of those of which some suffice none may be gone: what has gone counts as it did.
-            OR n.num_required IS NOT NULL AND NOT n.signal AND b.since IS NULL AND b.dependencies = n.stored
-               AND n.num_required - b.remaining + n.met_left <> n.met
+            OR t.num_required IS NOT NULL AND NOT t.signal AND b.since IS NULL AND b.dependencies = n.stored
+               AND t.num_required - b.remaining + n.met_left <> n.met
+        UNION ALL
+        SELECT 'open dependency of another wait', t.id, e.after_no::text
+          FROM taskq.dependency AS e
+          JOIN taskq.blocked AS b ON b.task_no = e.run_no
+          JOIN taskq.task AS t ON t.task_no = b.task_no
+         WHERE e.state = 'w' AND e.wait_no <> b.wait_no
+           AND NOT EXISTS (SELECT FROM taskq.settled AS s WHERE s.task_no = e.after_no)
         UNION ALL
         -- The numbers of a live task are those of its dependencies; where some are gone, they may be greater.
         SELECT 'wrong numbers of dependencies', t.id,

@@ -15,6 +15,7 @@
 
 use std::collections::HashMap;
 
+use crate::input::Wants;
 use crate::insert::{Standing, block};
 use crate::number::{FIRST_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
@@ -22,52 +23,97 @@ use crate::pg::statement::{Statement, record};
 use crate::settle::{Ending, TOO_FEW, release_or_complete, settle, without_open};
 use crate::state::Cause;
 use crate::store::live::{self, Counter, Live, Place};
-use crate::store::{blocked, dependency};
+use crate::store::{blocked, dependency, task};
 
 record! {
     /// What the stored dependencies of a task amount to: a row of `_standing`.
     #[derive(Clone, Copy, Debug)]
-    pub(crate) struct Stands {
-        /// The task.
-        pub(crate) task_no: TaskNo,
-        num_required: Option<i32>,
-        signal: bool,
-        /// Its dependencies, without those that it has gone on without.
-        pub(crate) stored: i32,
-        /// Those that no suspension has added, and those without which it has gone on.
-        pub(crate) own: i32,
-        /// Of the stored ones, those that have not ended.
-        pub(crate) open: i32,
-        /// Those of them that no suspension has added.
-        pub(crate) own_open: i32,
-        /// Of those that no suspension has added, how many have ended as they should.
-        pub(crate) met: i32,
-        /// Of the stored ones, how many have aborted.
-        pub(crate) failed: i32,
+    struct Seen {
+        task_no: TaskNo,
+        stored: i32,
+        own: i32,
+        open: i32,
+        own_open: i32,
+        met: i32,
+        failed: i32,
         met_left: i32,
         lost_left: i32,
         failed_left: i32,
     }
 }
 
-static STANDS: Statement<&[TaskNo], Stands> = Statement::new(
-    c"SELECT s.task_no, s.num_required, s.signal, s.stored, s.own, s.open, s.own_open, s.met, s.failed, s.met_left, s.lost_left,
-             s.failed_left
+static SEEN: Statement<&[TaskNo], Seen> = Statement::new(
+    c"SELECT s.task_no, s.stored, s.own, s.open, s.own_open, s.met, s.failed, s.met_left, s.lost_left, s.failed_left
         FROM taskq._standing s WHERE s.task_no = ANY ($1)",
 );
+
+/// What the stored dependencies of a task amount to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stands {
+    /// The task.
+    pub(crate) task_no: TaskNo,
+    wants: Wants,
+    /// Its dependencies, without those that it has gone on without.
+    pub(crate) stored: i32,
+    /// Those that no suspension has added, and those without which it has gone on.
+    pub(crate) own: i32,
+    /// Of the stored ones, those that have not ended.
+    pub(crate) open: i32,
+    /// Those of them that no suspension has added.
+    pub(crate) own_open: i32,
+    /// Of those that no suspension has added, how many have ended as they should.
+    pub(crate) met: i32,
+    /// Of the stored ones, how many have aborted.
+    pub(crate) failed: i32,
+    met_left: i32,
+    lost_left: i32,
+    failed_left: i32,
+}
 
 /// What the stored dependencies of each of the tasks amount to.
 pub(crate) fn stands(task_nos: &[TaskNo]) -> HashMap<TaskNo, Stands> {
     if task_nos.is_empty() {
         return HashMap::new();
     }
-    STANDS.query(task_nos).into_iter().map(|stands| (stands.task_no, stands)).collect()
+    let mut seen: HashMap<TaskNo, Seen> =
+        SEEN.query(task_nos).into_iter().map(|seen| (seen.task_no, seen)).collect();
+    let none = |task_no| Seen {
+        task_no,
+        stored: 0,
+        own: 0,
+        open: 0,
+        own_open: 0,
+        met: 0,
+        failed: 0,
+        met_left: 0,
+        lost_left: 0,
+        failed_left: 0,
+    };
+    let of = |(task_no, wants): (TaskNo, Wants)| {
+        let seen = seen.remove(&task_no).unwrap_or_else(|| none(task_no));
+        let Seen { stored, own, open, own_open, met, failed, met_left, lost_left, failed_left, .. } = seen;
+        let stands = Stands {
+            task_no,
+            wants,
+            stored,
+            own,
+            open,
+            own_open,
+            met,
+            failed,
+            met_left,
+            lost_left,
+            failed_left,
+        };
+        (task_no, stands)
+    };
+    task::wants(task_nos).into_iter().map(of).collect()
 }
 
 impl Stands {
     /// How many of its dependencies it needs, if not all.
     pub(crate) fn required(&self) -> Option<i32> {
-        self.num_required.filter(|_| !self.signal)
+        self.wants.num_required.filter(|_| !self.wants.signal)
     }
 
     /// What a counter of the task says: remaining, and to spare. `required`: so many suffice. `gone`: so many are met that are not
@@ -79,14 +125,14 @@ impl Stands {
                 (remaining, self.own_open - remaining)
             }
             None => {
-                let remaining = self.open + lost + i32::from(self.signal);
+                let remaining = self.open + lost + i32::from(self.wants.signal);
                 (remaining, self.open - remaining)
             }
         }
     }
 
     fn standing(&self, (remaining, spare): (i32, i32)) -> Standing {
-        match (remaining, spare + i32::from(self.signal)) {
+        match (remaining, spare + i32::from(self.wants.signal)) {
             (_, ..0) => Standing::Lost,
             (..1, _) => Standing::Free,
             _ => Standing::Waiting { remaining, spare },
