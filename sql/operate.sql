@@ -331,7 +331,7 @@ CREATE FUNCTION taskq.health()
                                         a.name, taskq._age(n.at - o.since), o.actor)
                             ELSE format('%s tasks of action "%s" are past their deadlines, the first for %s (actor "%s"), and no worker'
                                         ' has taken them over', o.number, a.name, taskq._age(n.at - o.since), o.actor) END AS problem,
-                       'No worker calls own_tasks: start workers, call taskq.maintain() every minute, or load the background worker.' AS advice,
+                       'No worker calls own_tasks: start workers, call taskq.maintain() every minute, or name the database in taskq.databases.' AS advice,
                        'overdue' AS kind, a.name AS subject, o.since
                   FROM overdue AS o CROSS JOIN now AS n
                  CROSS JOIN LATERAL (SELECT a.name FROM taskq.action AS a WHERE a.action_no = o.action_no OFFSET 0) AS a
@@ -413,7 +413,7 @@ CREATE FUNCTION taskq.health()
                             ELSE format('%s %s are due and not handled, the first for %s',
                                         CASE WHEN l.number >= 1000 THEN '1000 and more' ELSE l.number::text END,
                                         l.what, taskq._age(n.at - l.since)) END,
-                       'No worker calls own_tasks, or only in long transactions: call taskq.maintain() every minute, or load the background worker.',
+                       'No worker calls own_tasks, or only in long transactions: call taskq.maintain() every minute, or name the database in taskq.databases.',
                        'late', l.what, l.since
                   FROM late AS l CROSS JOIN now AS n
                 UNION ALL

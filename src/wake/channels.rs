@@ -84,7 +84,8 @@ fn most_actions() -> usize {
     session::max_locks_per_transaction() / 4
 }
 
-/// Not of a call: the background worker of this database, if there is one. No process registers for it: a commit finds the worker by its process.
+/// Not of a call: the background worker of this database, if there is one. It does not register: a commit finds its
+/// process.
 pub(super) const WORKER_CHANNEL: Channel = Channel { kind: WORKER, number: 0 };
 
 /// The channels on which a claim for these names is woken, whatever their numbers are.
