@@ -19,7 +19,7 @@ const CALLS: &[&str] = &[
     "SELECT * FROM taskq.own_tasks(actor_id => 'ann', max_tasks => 0, actions => '{x}')",
     "SELECT * FROM taskq.own_tasks(actor_id => 'ann', max_tasks => 0, actions => '{x}', lease => '1 minute')",
     "SELECT * FROM taskq.own_tasks('ann', 0, '{x}', wait => interval '0')",
-    "SELECT * FROM taskq.extend_tasks_ownership(actor_id => 'ann', task_ids => '{}', tokens => '{}', \
+    "SELECT task_id, owned FROM taskq.extend_tasks_ownership(actor_id => 'ann', task_ids => '{}', tokens => '{}', \
      lease => '1 minute')",
     "SELECT * FROM taskq.return_tasks(task_ids => '{}', tokens => '{}', status_code => 'completed')",
     "SELECT * FROM taskq.return_tasks(task_ids => '{}', tokens => '{}', delay_workgroup => '1 minute')",

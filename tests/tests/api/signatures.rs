@@ -28,7 +28,7 @@ const RESULTS: &[(&str, Columns)] = &[
         ],
     ),
     (
-        "SELECT * FROM taskq.extend_tasks_ownership('actor', '{}', '{}', '1 minute')",
+        "SELECT task_id, owned FROM taskq.extend_tasks_ownership('actor', '{}', '{}', '1 minute')",
         &[("task_id", "text"), ("owned", "bool")],
     ),
     ("SELECT taskq.return_task('a', gen_random_uuid()) AS value", &[("value", "text")]),

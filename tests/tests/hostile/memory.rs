@@ -39,7 +39,7 @@ const HOT: &[(&str, &[&str])] = &[
     (
         "extend",
         &[
-            "SELECT * FROM taskq.extend_tasks_ownership('w', '{absent}', ARRAY[gen_random_uuid()], '1 minute')",
+            "SELECT task_id, owned FROM taskq.extend_tasks_ownership('w', '{absent}', ARRAY[gen_random_uuid()], '1 minute')",
         ],
     ),
     ("refused: a token", &["SELECT taskq.return_task('stays', gen_random_uuid())"]),

@@ -28,7 +28,7 @@ const SCENARIO: &[&str] = &[
     "SELECT extract(epoch FROM action_deadline), progress, checkpoint FROM taskq.tasks WHERE id = 'a'",
     "SELECT taskq.report_status('a', @a, 'half', 0.1, '{\"at\": 0.1}')",
     "SELECT progress = 0.1, status FROM taskq.tasks WHERE id = 'a'",
-    "SELECT * FROM taskq.extend_tasks_ownership('v', '{a,n}', ARRAY[@a, @n], '2 hours 30 minutes')",
+    "SELECT task_id, owned FROM taskq.extend_tasks_ownership('v', '{a,n}', ARRAY[@a, @n], '2 hours 30 minutes')",
     "SELECT taskq.return_task('a', @a, 'pending', 'again', retry_after => '1 day 1 minute')",
     "SELECT id, state, status, extract(epoch FROM not_before) FROM taskq.tasks ORDER BY id COLLATE \"C\"",
     "SELECT regexp_replace(why, ' before .*', '') FROM taskq.why('a')",
