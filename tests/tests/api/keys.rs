@@ -67,7 +67,7 @@ fn malformed() -> Vec<(Value, &'static str)> {
         ),
         (
             json!({"action": "x", "not_before": 5}),
-            "key \"not_before\" is a number, not a timestamp as a string, \"2030-01-31 12:00 UTC\"",
+            "key \"not_before\" is a number, not a timestamp as a string, such as \"2030-01-31 12:00 UTC\"",
         ),
         (json!({"action": {}}), "key \"action\" is an object, not a string"),
         (json!({"id": ["a"], "action": "x"}), "key \"id\" is an array, not a string"),

@@ -70,7 +70,7 @@ fn each_key_means_what_it_means_for_insert_task() {
     session.insert(json!([{"id": "p", "action": "p"}, {"id": "late", "action": "p"}])).unwrap();
     session.set_now(Some("2031-01-01 12:00+00"));
     let row = |session: &mut Session, id: &str| -> Value {
-        session.one(&format!("SELECT to_jsonb(t) - 'id' FROM taskq.tasks AS t WHERE id = '{id}'"))
+        session.one(&format!("SELECT to_jsonb(t) - 'id' - 'task_id' FROM taskq.tasks AS t WHERE id = '{id}'"))
     };
     let keys = [
         "priority => -7",

@@ -254,7 +254,7 @@ fn the_columns_are_those_of_own_tasks() {
         let mut expected = json!({
             "task_id": "c", "action": "x", "body": "{\"n\": 1}", "body_json": {"n": 1}, "num_tries": 1,
             "num_failures": 0, "action_deadline": null, "checkpoint": null, "results": null, "priority": 7,
-            "metadata": {"m": 2}, "steps": null, "sqlstate": null,
+            "metadata": {"m": 2}, "steps": null, "incomplete": false, "sqlstate": null,
         });
         if with_results == "true" {
             expected["results"] = json!([{"task_id": "p", "action": "x", "status_code": "completed", "status": null, "result": [3]}]);

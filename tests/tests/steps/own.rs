@@ -55,13 +55,13 @@ fn steps_come_as_an_object_if_they_are_asked_for() {
 }
 
 #[test]
-fn it_is_the_last_column_but_for_the_sqlstate() {
+fn what_is_incomplete_stands_behind_it_and_then_the_sqlstate() {
     let db = Db::new();
     let mut session = db.connect();
     for (call, last) in [
-        ("own_tasks('w', 0, '{x}')", ["body_json", "steps"]),
-        ("return_and_own_tasks('w', '[]', 0, '{x}')", ["steps", "sqlstate"]),
-        ("return_and_own_tasks('w', '{}', '{}', 0, '{x}')", ["steps", "sqlstate"]),
+        ("own_tasks('w', 0, '{x}')", ["steps", "incomplete"]),
+        ("return_and_own_tasks('w', '[]', 0, '{x}')", ["incomplete", "sqlstate"]),
+        ("return_and_own_tasks('w', '{}', '{}', 0, '{x}')", ["incomplete", "sqlstate"]),
     ] {
         let statement = session.prepare(&format!("SELECT * FROM taskq.{call}")).unwrap();
         let names: Vec<&str> = statement.columns().iter().map(|column| column.name()).collect();
