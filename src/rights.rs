@@ -136,12 +136,12 @@ pub(crate) fn without_rights<R>(work: impl FnOnce() -> R) -> R {
 }
 
 static MAY_CALL: Statement<(Oid, &str), bool> = Statement::new(
-    c"SELECT pg_catalog.has_function_privilege($1, pg_catalog.to_regproc($2)::pg_catalog.oid, 'EXECUTE')",
+    c"SELECT pg_catalog.has_function_privilege($1, $2::pg_catalog.regproc::pg_catalog.oid, 'EXECUTE')",
 );
 
 /// Asks anew what the caller may do, for a call that has slept in `function`: parts may have been taken back or narrowed meanwhile.
 /// What was checked before the sleep is to be checked once more after this. The look is a statement, and so has received the messages of
-/// all that committed before.
+/// all that committed before. Where the extension was dropped it ends with the error of a schema or function that does not exist.
 pub(crate) fn after_sleep(function: &'static str) -> Result<()> {
     let role = CALL.with(|call| call.role.get());
     keeping_no_locks(|| match MAY_CALL.first((role, function)) {
