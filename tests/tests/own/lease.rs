@@ -184,6 +184,8 @@ fn id_and_token_work_from_any_connection() {
 fn a_call_does_not_end_the_tries_that_it_grants() {
     let db = Db::new();
     let mut session = db.connect();
+    // From the second deadline in a row on there would be a back-off. The worker asks no setting of a session.
+    session.run(r#"SELECT taskq.set_action('x', backoff => '{"kind": "fixed", "initial": "0 seconds"}')"#);
     session.run("SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[9000]))");
     for _ in 0..9 {
         assert_eq!(session.own_with("dead", 1000, &["x"], "lease => '1 hour'").unwrap().len(), 1000);
@@ -213,8 +215,8 @@ fn a_call_does_not_end_the_tries_that_it_grants() {
 fn leases_of_no_time_are_not_ended_by_the_call_that_grants_them() {
     let db = Db::new();
     let mut session = db.connect();
-    // A worker would end them, too.
-    session.run("SET taskq.background_worker = off");
+    // A worker would end them, too. From the second deadline in a row on there would be a back-off.
+    session.run("SET taskq.background_worker = off; SET taskq.backoff = ''");
     session.run(
         "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[2000]), max_tries => 100)",
     );
