@@ -1,7 +1,10 @@
 //! Functions that switch to the owner themselves have no SET clause: the first statement that a call runs pins the search path
 //! (src/pg/search_path.rs), and the end of the call puts the caller's back, however it ends and wherever it was made.
 
+use std::collections::HashMap;
+
 use taskq_tests::{Db, Session, sqlstate};
+use uuid::Uuid;
 
 use super::Role;
 
@@ -143,7 +146,7 @@ fn what_is_done_at_a_commit_has_the_owners_rights_and_not_the_callers_path() {
     owner.run(
         "SELECT taskq.insert_task('up ' || n, 'up') FROM pg_catalog.generate_series(1, 2) AS n;
          SELECT taskq.insert_task('down', 'y', depends_on => '{up 1,up 2}');
-         SELECT taskq.insert_task('old', 'old', retention => '0')",
+         SELECT taskq.insert_task('z ' || n, 'z') FROM pg_catalog.generate_series(1, 2) AS n",
     );
     for session in [&mut one, &mut two] {
         session.run(&format!("SET ROLE \"{}\"; SET search_path = hostile, pg_catalog", role.name));
@@ -159,11 +162,17 @@ fn what_is_done_at_a_commit_has_the_owners_rights_and_not_the_callers_path() {
     one.run("COMMIT");
     let state = "SELECT state FROM taskq.tasks WHERE id OPERATOR(pg_catalog.=) 'down'";
     assert_eq!(owner.one::<String>(state), "ready");
-    // So is what a transaction block tidies away at its end.
-    settle(&mut two, "old");
-    one.run("BEGIN; SELECT count(*) FROM taskq.own_tasks('w', 1, '{y}'); COMMIT");
-    let old = "SELECT pg_catalog.count(*) FROM taskq.tasks WHERE id OPERATOR(pg_catalog.=) 'old'";
-    assert_eq!(owner.one::<i64>(old), 0);
+    // So is what a transaction block tidies at its end: a lease is handed on to the task of it that is left.
+    let own = "SELECT task_id, token FROM taskq.own_tasks('w', 2, '{z}', '1 hour')";
+    let granted: HashMap<String, Uuid> =
+        one.query(own, &[]).unwrap().iter().map(|row| (row.get(0), row.get(1))).collect();
+    let keeper = "SELECT t.id FROM taskq.lease AS l JOIN taskq.task AS t ON t.task_no OPERATOR(pg_catalog.=) l.keeper_no";
+    let first = owner.one::<String>(keeper);
+    one.run("BEGIN");
+    one.query_one("SELECT taskq.return_task($1, $2)", &[&first, &granted[&first]]).unwrap();
+    one.run("COMMIT");
+    let second = owner.one::<String>(keeper);
+    assert!(second != first && granted.contains_key(&second), "{second} after {first}");
     for session in [&mut one, &mut two] {
         assert_eq!(session.one::<String>(PATH), "hostile, pg_catalog");
         assert_eq!(session.one::<String>("SELECT current_user::text"), role.name);
