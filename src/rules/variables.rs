@@ -46,7 +46,7 @@ const TYPES: [(&str, Kind); 15] = [
 ];
 
 /// All of them, by file.
-const VARIABLES: [(&str, &str, Kind); 39] = [
+const VARIABLES: [(&str, &str, Kind); 40] = [
     ("background/call.rs", "STARTS", Cadence),
     ("claim/merge.rs", "KEYS", UnderWay),
     ("ends/actors.rs", "LOST", UnderWay),
@@ -81,6 +81,7 @@ const VARIABLES: [(&str, &str, Kind); 39] = [
     ("store/tally.rs", "PACES", Cadence),
     ("store/task.rs", "PLACES", Place),
     ("verbs/look/page.rs", "TABLES", Constant),
+    ("verbs/own/look.rs", "CUT_OFF", Cadence),
     ("wake/notes.rs", "NOTES", UnderWay),
     ("wake/notes.rs", "STAYS", UnderWay),
     ("wake/owed.rs", "OWED", UnderWay),

@@ -1,6 +1,7 @@
 //! One look for tasks: a step of what is due is done and tasks are claimed, in a transaction that keeps both.
 
-use std::time::Duration;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use crate::background;
 use crate::claim::{Grant, Request, claim, marks};
@@ -67,18 +68,34 @@ pub(super) fn look(request: &Request, look: &mut Look, looked: Option<Due>, gran
 /// A call with less time than that may be cut off by the steps of upkeep.
 const SHORT_TIME_OUT: Duration = Duration::from_secs(1);
 
+/// For how long a session leaves the steps to the worker after one of its calls was cut off in them.
+const AFTER_CUT_OFF: Duration = Duration::from_secs(60);
+
+thread_local! {
+    /// When the last call that has done steps began with them, if it has not come to their end.
+    static CUT_OFF: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
 /// Does a step of each kind that is due, for a claim that has room for so many tasks, and has the worker of the database do the rest.
 /// In a transaction that may stay open what is done is kept from others, and a call that is cut off by its caller's time-out has done
-/// nothing, as the next one will: there the worker does all that is not for this claim, if one can be called. Whether anything has
-/// changed.
+/// nothing, as the next one will: there the worker does all that is not for this claim, if one can be called. How long a step takes is
+/// not known before: what depends on one task may be any number. So a session that was cut off does not try again soon. Whether anything
+/// has changed.
 pub(crate) fn keep_up(due: &Due, action_nos: &[i32], room: usize, now: Time) -> bool {
     if !due.any() && !due.expired {
         return false;
     }
     let is_short = session::statement_time_left().is_some_and(|left| left < SHORT_TIME_OUT);
-    let in_vain = in_transaction_block() || is_short;
+    let was_cut_off = CUT_OFF.get().is_some_and(|at| at.elapsed() < AFTER_CUT_OFF);
+    let in_vain = in_transaction_block() || is_short || was_cut_off;
     let leaves = in_vain && due.is_for_worker() && background::call();
+    if !leaves {
+        CUT_OFF.set(Some(Instant::now()));
+    }
     let did = upkeep::keep_up(&if leaves { due.for_call() } else { *due }, action_nos, room, now);
+    if !leaves {
+        CUT_OFF.set(None);
+    }
     if did.more {
         background::call();
     }
