@@ -53,13 +53,13 @@ pub(super) fn lock_stored(
         ids().filter(|id| !inside.contains(id)).chain(stand_ins).map(str::to_owned).collect()
     };
     let waited_for = named(|t| &t.spec.depends_on);
-    let leads_out = |task: &NewTask| task.spec.to_signal_after.iter().any(|r| !inside.contains(r.id.as_str()));
+    let leads_out =
+        |task: &NewTask| task.spec.to_signal_after.iter().any(|r| !inside.contains(r.id.as_str()));
     if tasks.iter().any(leads_out) {
         rights::check_blocking()?;
     }
     // What one of the call only stands for is refused where it comes to that: such a caller locks nothing for it.
-    let signalled =
-        if rights::may_block() { named(|t| &t.spec.to_signal_after) } else { HashSet::new() };
+    let signalled = if rights::may_block() { named(|t| &t.spec.to_signal_after) } else { HashSet::new() };
     let both_ways = (!waited_for.is_empty() && !signalled.is_empty())
         || (!watched.is_empty() && tasks.iter().any(|t| !t.spec.to_signal_after.is_empty()));
     let guarded = both_ways && rights::may_block();

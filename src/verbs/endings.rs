@@ -16,7 +16,7 @@
 use pgrx::prelude::*;
 
 use super::args::check_actions;
-use crate::error::{Refusal, Result};
+use crate::error::{Refusal, Result, shortened};
 use crate::guc;
 use crate::number::TaskNo;
 use crate::pg::arg::Arg;
@@ -92,7 +92,7 @@ impl Cursor {
 fn malformed(text: &str) -> Refusal {
     Refusal::not_valid(
         "after",
-        text,
+        &format!("\"{}\"", shortened(text)),
         "Give a cursor of an earlier call, 'now', or NULL for all that is kept.",
     )
 }

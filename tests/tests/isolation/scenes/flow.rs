@@ -36,7 +36,10 @@ fn limit() -> Vec<Op> {
             &["SELECT task_id, NULL AS token, NULL AS num_tries, NULL AS num_failures, sqlstate \
                              FROM taskq.return_tasks('{@p}', ARRAY[#p]) WHERE sqlstate IS NOT NULL"],
         ),
-        op("extend p", "SELECT task_id, owned FROM taskq.extend_tasks_ownership('other', '{@p}', ARRAY[#p], '2 hours')"),
+        op(
+            "extend p",
+            "SELECT task_id, owned FROM taskq.extend_tasks_ownership('other', '{@p}', ARRAY[#p], '2 hours')",
+        ),
         op("cancel p", "SELECT taskq.cancel_tasks('{@p}')"),
         op("cancel q", "SELECT taskq.cancel_tasks('{@q}')"),
         op("delete q", "SELECT taskq.delete_tasks('{@q}')"),

@@ -106,7 +106,10 @@ fn merge() -> Vec<Op> {
         op("give p back", "SELECT taskq.return_task('@p', #p, 'pending', retry_after => '0')"),
         op("give p back uncounted", "SELECT taskq.return_task('@p', #p, 'pending', count_try => false)"),
         op("release p", "SELECT taskq.release_tasks('{@p}')"),
-        op("extend p", "SELECT task_id, owned FROM taskq.extend_tasks_ownership('other', '{@p}', ARRAY[#p], '2 hours')"),
+        op(
+            "extend p",
+            "SELECT task_id, owned FROM taskq.extend_tasks_ownership('other', '{@p}', ARRAY[#p], '2 hours')",
+        ),
         claim(
             "own one",
             "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@x}')",

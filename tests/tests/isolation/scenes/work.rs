@@ -33,7 +33,10 @@ fn held() -> Vec<Op> {
             &["SELECT task_id, NULL AS token, NULL AS num_tries, NULL AS num_failures, sqlstate \
                              FROM taskq.return_tasks('{@q}', ARRAY[#q]) WHERE sqlstate IS NOT NULL"],
         ),
-        op("extend p", "SELECT task_id, owned FROM taskq.extend_tasks_ownership('other', '{@p}', ARRAY[#p], '2 hours')"),
+        op(
+            "extend p",
+            "SELECT task_id, owned FROM taskq.extend_tasks_ownership('other', '{@p}', ARRAY[#p], '2 hours')",
+        ),
         op("report p", "SELECT taskq.report_status('@p', #p, 'half', 0.5, '{\"line\": 1}')"),
         claim(
             "own p",
@@ -165,7 +168,10 @@ fn ready() -> Vec<Op> {
         op("complete p", "SELECT taskq.return_task('@p', #p)"),
         op("give p back", "SELECT taskq.return_task('@p', #p, 'pending', retry_after => '0')"),
         op("release p", "SELECT taskq.release_tasks('{@p}')"),
-        op("extend p", "SELECT task_id, owned FROM taskq.extend_tasks_ownership('other', '{@p}', ARRAY[#p], '1 hour')"),
+        op(
+            "extend p",
+            "SELECT task_id, owned FROM taskq.extend_tasks_ownership('other', '{@p}', ARRAY[#p], '1 hour')",
+        ),
         op("complete p by hand", "SELECT taskq.complete_task('@p')"),
         op("insert p", r#"SELECT taskq.insert_tasks('[{"id": "@p", "action": "@x"}]')"#),
         op(
@@ -298,8 +304,14 @@ fn late() -> Vec<Op> {
         op("release both", "SELECT taskq.release_tasks('{@q,@p}')"),
         op("complete q", "SELECT taskq.return_task('@q', #q)"),
         op("complete both", "SELECT * FROM taskq.return_tasks('{@p,@q}', ARRAY[#p, #q])"),
-        op("extend p", "SELECT task_id, owned FROM taskq.extend_tasks_ownership('other', '{@p}', ARRAY[#p], '1 hour')"),
-        op("extend q", "SELECT task_id, owned FROM taskq.extend_tasks_ownership('other', '{@q}', ARRAY[#q], '1 hour')"),
+        op(
+            "extend p",
+            "SELECT task_id, owned FROM taskq.extend_tasks_ownership('other', '{@p}', ARRAY[#p], '1 hour')",
+        ),
+        op(
+            "extend q",
+            "SELECT task_id, owned FROM taskq.extend_tasks_ownership('other', '{@q}', ARRAY[#q], '1 hour')",
+        ),
         op("report p", "SELECT taskq.report_status('@p', #p, 'half', 0.5)"),
         op("cancel p", "SELECT taskq.cancel_tasks('{@p}')"),
         op("cancel q", "SELECT taskq.cancel_tasks('{@q}')"),
