@@ -20,6 +20,7 @@ const LOOKS: [(&str, &str); 27] = [
     ("critical_path", "taskq.critical_path('mark')"),
     ("dependency_results", "taskq.dependency_results('blocked')"),
     ("descendants", "taskq.descendants('held 1')"),
+    ("endings", "taskq.endings()"),
     ("graph", "taskq.graph('mark', 'mermaid')"),
     ("health", "(SELECT count(*) FROM taskq.health()) >= 0"),
     ("lost_channel", "taskq.lost_channel('w')"),
