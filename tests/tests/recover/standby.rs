@@ -9,7 +9,7 @@ use crate::TMP;
 use crate::failover::catch_up;
 
 /// What looks, with what it is asked.
-const LOOKS: [(&str, &str); 27] = [
+const LOOKS: [(&str, &str); 28] = [
     ("action_channel", "taskq.action_channel('x')"),
     ("ancestors", "taskq.ancestors('below')"),
     ("chain", "taskq.chain('{\"id\": \"1\", \"action\": \"x\"}')"),
