@@ -171,20 +171,23 @@ SELECT e.run_no AS task_no, e.stored, e.own, e.open, e.own_open, e.met, e.failed
   FROM (SELECT d.run_no,
                count(*) FILTER (WHERE d.state = 'w')::integer AS stored,
                count(*) FILTER (WHERE NOT d.suspending)::integer AS own,
-               count(*) FILTER (WHERE d.state = 'w' AND s.code IS NULL)::integer AS open,
-               count(*) FILTER (WHERE d.state = 'w' AND s.code IS NULL AND NOT d.suspending)::integer AS own_open,
-               count(*) FILTER (WHERE d.state = 'w' AND NOT d.suspending AND d.condition IN ('s', s.code)
-                                  AND s.code IS NOT NULL)::integer AS met,
-               count(*) FILTER (WHERE d.state = 'w' AND s.code = 'a')::integer AS failed
-          FROM taskq.dependency AS d
-          LEFT JOIN taskq.blocked AS b ON b.task_no = d.run_no AND b.since IS NOT NULL
-          LEFT JOIN taskq.settled AS s ON s.task_no = d.after_no AND (b.until < s.settled_at) IS NOT TRUE
+               count(*) FILTER (WHERE d.state = 'w' AND d.code IS NULL)::integer AS open,
+               count(*) FILTER (WHERE d.state = 'w' AND d.code IS NULL AND NOT d.suspending)::integer AS own_open,
+               count(*) FILTER (WHERE d.state = 'w' AND NOT d.suspending AND d.condition IN ('s', d.code)
+                                  AND d.code IS NOT NULL)::integer AS met,
+               count(*) FILTER (WHERE d.state = 'w' AND d.code = 'a')::integer AS failed
+          FROM (SELECT d.run_no, d.state, d.suspending, d.condition,
+                       CASE WHEN (b.until < s.settled_at) IS NOT TRUE THEN s.code END AS code
+                  FROM taskq.dependency AS d
+                  LEFT JOIN taskq.blocked AS b ON b.task_no = d.run_no AND b.since IS NOT NULL
+                  LEFT JOIN taskq.settled AS s ON s.task_no = d.after_no) AS d
          GROUP BY d.run_no) AS e
  CROSS JOIN LATERAL (SELECT COALESCE(sum(g.satisfied), 0)::integer AS met, COALESCE(sum(g.lost), 0)::integer AS lost,
                             COALESCE(sum(g.failed), 0)::integer AS failed
-                       FROM taskq.countdown AS g
-                      WHERE g.run_no = e.run_no
-                        AND EXISTS (SELECT FROM taskq.blocked AS b WHERE b.task_no = g.run_no AND b.wait_no = g.wait_no)) AS c;
+                       FROM taskq.blocked AS b
+                      CROSS JOIN LATERAL (SELECT g.satisfied, g.lost, g.failed FROM taskq.countdown AS g
+                                           WHERE g.run_no = b.task_no AND g.wait_no = b.wait_no OFFSET 0) AS g
+                      WHERE b.task_no = e.run_no) AS c;
 COMMENT ON VIEW taskq._standing IS 'internal: what the dependencies of a task amount to';
 
 -- Those that were skipped have a state of their own here.
