@@ -61,7 +61,8 @@ impl Drop for Starting {
 /// which stays for it.
 pub(crate) fn when_to_look(due: Time) -> Time {
     let now = clock::now();
-    if due < now + NEAR && is_there() { now + WATCH } else { due }
+    // Where all posts of the server are taken a worker leaves at once, for others.
+    if due < now + NEAR && is_there() && !all_called() { now + WATCH } else { due }
 }
 
 fn is_there() -> bool {

@@ -4,6 +4,7 @@ use pgrx::prelude::*;
 
 use crate::ends::actors;
 use crate::error::required;
+use crate::input::check_length;
 use crate::pg::caller::Role;
 use crate::pg::statement::Statement;
 use crate::{rights, wake};
@@ -21,6 +22,7 @@ static ROLES: Statement<(), Role> = Statement::new(c"SELECT r.oid FROM pg_catalo
 fn taskq_stop_waiting(actor_id: Option<&str>) -> i64 {
     rights::for_caller(|| {
         let actor_id = required("actor_id", actor_id)?;
+        check_length("actor_id", actor_id)?;
         let roles = if rights::operates() { ROLES.query(()) } else { vec![rights::caller()] };
         Ok(wake::stop(actor_id, roles.into_iter()) as i64)
     })
