@@ -137,13 +137,3 @@ fn two_calls_at_once_come_to_what_one_after_the_other_does() {
         }
     });
 }
-
-#[test]
-#[ignore = "long"]
-fn ten_thousand_times_two_calls_at_once_come_to_what_one_after_the_other_does() {
-    thread::scope(|scope| {
-        for seed in 11..=12 {
-            scope.spawn(move || agree(seed, 5000));
-        }
-    });
-}

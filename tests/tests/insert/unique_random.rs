@@ -270,13 +270,3 @@ fn arrays_mean_what_their_elements_mean_one_by_one() {
         }
     });
 }
-
-#[test]
-#[ignore = "long"]
-fn a_hundred_thousand_arrays_mean_what_their_elements_mean_one_by_one() {
-    thread::scope(|scope| {
-        for seed in 11..=12 {
-            scope.spawn(move || agree(seed, 1000, 50));
-        }
-    });
-}
