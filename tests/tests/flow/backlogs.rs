@@ -8,7 +8,10 @@ use crate::{call, owned};
 const BACKLOG: usize = 20_000;
 
 /// A backlog of action x with some keys set, and a task behind it that may run.
+///
+/// Only the calls bring it back: with the worker beside them each has places at the end for its part, and the order is that of the parts.
 fn insert(session: &mut Session, keys: &Value) {
+    session.run("SET taskq.background_worker = off");
     let tasks = "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(
                      $1::jsonb || jsonb_build_object('id', to_char(n, 'FM00000'), 'action', 'x')) FROM generate_series(1, $2::integer) AS n))";
     session.query_one(tasks, &[keys, &(BACKLOG as i32)]).unwrap();
