@@ -13,7 +13,7 @@ use taskq_tests::db::{admin, config};
 
 use super::page::{Block, blocks, same, statements};
 use super::terminal::{Terminal, Typed};
-use super::{EXAMPLES_ONLY, pages_below, python, read};
+use super::{EXAMPLES_ONLY, ROOT, pages_below, python, read};
 
 #[test]
 fn a_reader_who_follows_a_page_sees_what_it_shows() {
@@ -187,12 +187,14 @@ impl Reader {
         }
     }
 
-    /// A shell in the folder where the page's files are saved, with the Python that `examples/clients/setup.sh` has set up.
+    /// A shell in the folder where the page's files are saved, with the Python that `examples/clients/setup.sh` has set up, and
+    /// our package for it.
     fn shell(&self, commands: &str) -> Command {
         let path = format!("{}:{}", python().display(), std::env::var("PATH").unwrap());
         let mut shell = Command::new("bash");
         shell.args(["-ec", commands]).current_dir(&self.folder);
         shell.env("PATH", path).env("PGDATABASE", self.db.name()).env("LC_ALL", "C.UTF-8");
+        shell.env("PYTHONPATH", Path::new(ROOT).join("clients/python/src"));
         shell
     }
 
