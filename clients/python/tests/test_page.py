@@ -1,5 +1,7 @@
 """The programs of docs/python.md and README.md are complete, do what the page says, and print what it shows."""
 
+import ast
+import inspect
 import os
 import re
 import subprocess
@@ -11,7 +13,7 @@ import psycopg
 import pytest
 
 from conftest import REPOSITORY, conninfo
-from taskq_pg import App
+from taskq_pg import App, Context, Handle, Task
 
 PAGE = REPOSITORY / "docs" / "python.md"
 SAVED = re.compile(r"^<!-- saved as (\S+) -->\n```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -115,6 +117,23 @@ def test_the_program_of_the_readme(taskq_app: App, tmp_path: Path) -> None:
     )
     assert worked.stdout == "mail to bob\n"
     assert taskq_app.query("SELECT result FROM taskq.tasks WHERE id = '7'") == [("receipt 7/pay, by ann",)]
+
+
+def test_the_signatures_that_it_lists() -> None:
+    """Each is of a function that there is, and names parameters of it, with their defaults."""
+    [listed] = re.findall(r"^## Signatures$.*?^```text\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    of: dict[str, type] = {"app": App, "handle": Handle, "task": Task, "ctx": Context}
+    functions = re.findall(r"^(\w+)\.(\w+)\((.*?)\)(?:  .*)?$", listed, re.MULTILINE)
+    assert len(functions) > 30
+    [app] = re.findall(r"^App\((.*)\)$", listed, re.MULTILINE)
+    for name, function, arguments in [*functions, ("app", "__init__", app)]:
+        there = inspect.signature(getattr(of[name], function)).parameters
+        for argument in filter(None, re.split(r", (?![^(]*\))", arguments)):
+            parameter, _, default = argument.lstrip("*").partition("=")
+            if parameter:
+                assert parameter in there, f"{name}.{function} has no {parameter}"
+                if default:
+                    assert there[parameter].default == ast.literal_eval(default), f"{name}.{function}: {argument}"
 
 
 def test_the_tests_of_the_page(folder: Path) -> None:
