@@ -52,6 +52,31 @@ pub fn check<P: Protocol>(protocol: &P) -> Result<usize, Failure> {
     in_the_end(protocol)
 }
 
+/// Each of these, by its name, survives everything.
+pub fn all_hold<P: Protocol>(all: Vec<(&str, P)>) {
+    for (name, protocol) in all {
+        let states = check(&protocol).unwrap_or_else(|failure| panic!("{name}: {failure}"));
+        println!("{name}: {states} states");
+    }
+}
+
+/// Each of these clauses is needed: without it one of the forms fails, with this property where there is one.
+pub fn each_is_needed<C: Copy + Debug + PartialEq, P: Protocol>(
+    clauses: impl IntoIterator<Item = (C, Option<&'static str>)>,
+    without: impl Fn(C) -> Vec<(&'static str, P)>,
+) {
+    let mut can_go = Vec::new();
+    for (clause, property) in clauses {
+        let mut failures =
+            without(clause).into_iter().filter_map(|(name, protocol)| Some((name, check(&protocol).err()?)));
+        match failures.find(|(_, failure)| property.is_none_or(|property| failure.what == property)) {
+            Some((name, failure)) => println!("without {clause:?}, {name}: {failure}"),
+            None => can_go.push(clause),
+        }
+    }
+    assert_eq!(can_go, [], "these clauses can go");
+}
+
 /// As stateright knows it.
 #[derive(Clone)]
 struct Watched<P>(P);

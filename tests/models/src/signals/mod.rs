@@ -193,8 +193,9 @@ enum Then {
 }
 
 /// Where a transaction is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum At {
+    #[default]
     Idle,
     Counting(Then),
     Deferring(Then),
@@ -216,7 +217,7 @@ enum At {
     StaysOpen,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Backend {
     at: At,
     /// What is to be counted down, by child; what could not be; what has nothing left to wait for.
@@ -301,26 +302,7 @@ fn each(set: Set) -> impl Iterator<Item = Child> {
 
 impl Backend {
     fn new(children: usize) -> Self {
-        Backend {
-            at: At::Idle,
-            deltas: BTreeMap::new(),
-            not_had: BTreeMap::new(),
-            over: 0,
-            touched: vec![Touch::No; children],
-            to_note: 0,
-            signs: vec![0; children],
-            counted_all: false,
-            left_to_others: 0,
-            ours: 0,
-            sent: Vec::new(),
-            lowest: Vec::new(),
-            all_sent: 0,
-            free_to_leave: false,
-            leaves: false,
-            locked: 0,
-            seen: Vec::new(),
-            settled: false,
-        }
+        Backend { touched: vec![Touch::No; children], signs: vec![0; children], ..Backend::default() }
     }
 
     fn touched(&self) -> Set {
