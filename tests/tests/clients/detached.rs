@@ -28,9 +28,8 @@ fn progress(session: &mut Session) -> String {
 
 #[test]
 fn a_detached_process_reports_extends_and_returns_by_itself() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "job", "action": "export", "body": {"steps": 5, "seconds": 1}}])).unwrap();
+    let (db, [mut session]) =
+        Db::with_tasks(json!([{"id": "job", "action": "export", "body": {"steps": 5, "seconds": 1}}]));
     // The fetching process has ended when this returns. The job takes longer than the lease of 4 seconds.
     let pid = fetch(&db, "4");
     until("the job reports", || progress(&mut session).contains("of 5 steps").then_some(()));
@@ -48,9 +47,8 @@ fn a_detached_process_reports_extends_and_returns_by_itself() {
 
 #[test]
 fn a_job_that_was_killed_goes_on_from_its_checkpoint() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "job", "action": "export", "body": {"steps": 6, "seconds": 0.5}}])).unwrap();
+    let (db, [mut session]) =
+        Db::with_tasks(json!([{"id": "job", "action": "export", "body": {"steps": 6, "seconds": 0.5}}]));
     let pid = fetch(&db, "2");
     until("it is in its third step", || progress(&mut session).starts_with("2 of 6").then_some(()));
     Command::new("kill").args(["-KILL", &pid]).status().unwrap();
@@ -63,9 +61,7 @@ fn a_job_that_was_killed_goes_on_from_its_checkpoint() {
 
 #[test]
 fn a_job_that_cannot_read_its_body_is_not_tried_again() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "job", "action": "export", "body": "{"}])).unwrap();
+    let (db, [mut session]) = Db::with_tasks(json!([{"id": "job", "action": "export", "body": "{"}]));
     fetch(&db, "60");
     until("the job has ended", || (session.state("job") == "aborted").then_some(()));
     let status = session.task("job").unwrap().status.unwrap();
@@ -74,11 +70,8 @@ fn a_job_that_cannot_read_its_body_is_not_tried_again() {
 
 #[test]
 fn a_job_that_is_cancelled_stops() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "job", "action": "export", "body": {"steps": 1000, "seconds": 0.1}}]))
-        .unwrap();
+    let (db, [mut session]) =
+        Db::with_tasks(json!([{"id": "job", "action": "export", "body": {"steps": 1000, "seconds": 0.1}}]));
     let pid = fetch(&db, "10");
     until("the job reports", || progress(&mut session).contains("of 1000").then_some(()));
     session.cancel(&["job"]).unwrap();

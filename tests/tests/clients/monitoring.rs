@@ -50,8 +50,7 @@ impl Exporter {
 
 #[test]
 fn a_monitor_reads_the_metrics_over_http() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let role = format!("{}_monitor", db.name());
     admin(&format!("CREATE ROLE {role} LOGIN"));
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();

@@ -1,50 +1,36 @@
 //! The business row and its tasks are one transaction.
 
 use std::process::Command;
+use std::thread;
 
 use taskq_tests::{Db, until};
 
 use crate::gate::Gate;
 use crate::tools::{Client, Worker, go, java, node, python, ruby};
 
-#[test]
-fn with_sqlalchemy_an_order_and_its_tasks_commit_together_or_not_at_all() {
-    together_or_not_at_all(|| python("python/enqueue.py"));
-}
+/// By what it is written with.
+const PROGRAMS: [(&str, fn() -> Command); 7] = [
+    ("SQLAlchemy", || python("python/enqueue.py")),
+    ("Django", || python("python/enqueue_django.py")),
+    ("Node", || node("node/enqueue.js")),
+    ("Drizzle", || node("node/enqueue_drizzle.js")),
+    ("Go", || go("enqueue")),
+    ("Java", || java("Enqueue")),
+    ("Ruby", || ruby("ruby/enqueue.rb")),
+];
 
 #[test]
-fn in_node_an_order_and_its_tasks_commit_together_or_not_at_all() {
-    together_or_not_at_all(|| node("node/enqueue.js"));
-}
-
-#[test]
-fn with_django_an_order_and_its_tasks_commit_together_or_not_at_all() {
-    together_or_not_at_all(|| python("python/enqueue_django.py"));
-}
-
-#[test]
-fn with_drizzle_an_order_and_its_tasks_commit_together_or_not_at_all() {
-    together_or_not_at_all(|| node("node/enqueue_drizzle.js"));
-}
-
-#[test]
-fn in_go_an_order_and_its_tasks_commit_together_or_not_at_all() {
-    together_or_not_at_all(|| go("enqueue"));
-}
-
-#[test]
-fn in_java_an_order_and_its_tasks_commit_together_or_not_at_all() {
-    together_or_not_at_all(|| java("Enqueue"));
-}
-
-#[test]
-fn in_ruby_an_order_and_its_tasks_commit_together_or_not_at_all() {
-    together_or_not_at_all(|| ruby("ruby/enqueue.rb"));
+fn an_order_and_its_tasks_commit_together_or_not_at_all() {
+    thread::scope(|scope| {
+        for (name, program) in PROGRAMS {
+            let thread = thread::Builder::new().name(name.to_owned());
+            thread.spawn_scoped(scope, move || together_or_not_at_all(program)).unwrap();
+        }
+    });
 }
 
 fn together_or_not_at_all(program: fn() -> Command) {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let order = |texts: &[&str]| {
         let mut program = program();
         let _gate = Gate::if_wanted(&mut program);

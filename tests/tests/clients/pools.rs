@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use taskq_tests::{Db, Session, until};
 
-use crate::tools::{Client, Worker, each_client};
+use crate::tools::{Client, Worker};
 use crate::workers::until_state;
 
 fn tasks(ids: std::ops::Range<usize>, seconds: f64) -> Value {
@@ -21,9 +21,7 @@ fn in_progress(session: &mut Session) -> i64 {
 }
 
 fn as_many_as_asked_for(client: Client) {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(tasks(0..24, 1.0)).unwrap();
+    let (db, [mut session]) = Db::with_tasks(tasks(0..24, 1.0));
     let start = Instant::now();
     let _worker = Worker::run(&db, client.pool(8), "5");
     let mut most = 0;
@@ -42,8 +40,7 @@ fn as_many_as_asked_for(client: Client) {
 }
 
 fn all_leases_are_kept_and_one_that_is_lost_is_dropped_alone(client: Client) {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     // Longer than the lease of three seconds.
     session.insert(tasks(0..5, 5.0)).unwrap();
     let _worker = Worker::run(&db, client.pool(5), "5");
@@ -61,9 +58,7 @@ fn all_leases_are_kept_and_one_that_is_lost_is_dropped_alone(client: Client) {
 }
 
 fn sigterm_lets_end_what_can_and_gives_back_the_rest(client: Client) {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(tasks(0..3, 2.0)).unwrap();
+    let (db, [mut session]) = Db::with_tasks(tasks(0..3, 2.0));
     session.insert(tasks(3..6, 300.0)).unwrap();
     session.insert(tasks(6..9, 0.0)).unwrap();
     let mut worker = Worker::run(&db, client.pool(6), "4");
@@ -76,20 +71,8 @@ fn sigterm_lets_end_what_can_and_gives_back_the_rest(client: Client) {
     assert_eq!(states, expected);
 }
 
-macro_rules! each_pool {
-    ($($test:ident),* $(,)?) => {
-        mod each {
-            $(
-                #[test]
-                fn $test() {
-                    super::each_client(stringify!($test), &super::Client::POOLS, super::$test);
-                }
-            )*
-        }
-    };
-}
-
-each_pool!(
+crate::each_client!(
+    Client::POOLS;
     as_many_as_asked_for,
     all_leases_are_kept_and_one_that_is_lost_is_dropped_alone,
     sigterm_lets_end_what_can_and_gives_back_the_rest,

@@ -13,8 +13,7 @@ use crate::workers::until_state;
 const NUL: &str = r#"{"text": "a\u0000b"}"#;
 
 fn is_aborted_with_a_status_and_the_next_one_is_done(client: Client) {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     // The shell's reads its body with psql, which has no such text either; its work is changed instead.
     let nul = if client == Client::Shell { r#"{"text": "a"}"# } else { NUL };
     let tasks = json!([

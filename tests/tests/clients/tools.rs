@@ -231,3 +231,19 @@ impl Drop for Worker {
         fs::remove_file(&self.log).ok();
     }
 }
+
+/// Tests of these clients, all of them at the same time, since most of it is waiting.
+#[macro_export]
+macro_rules! each_client {
+    ($clients:expr; $($test:ident),* $(,)?) => {
+        mod each {
+            use super::Client;
+            $(
+                #[test]
+                fn $test() {
+                    $crate::tools::each_client(stringify!($test), &$clients, super::$test);
+                }
+            )*
+        }
+    };
+}

@@ -25,8 +25,7 @@ fn terminate_backends(session: &mut Session) -> i64 {
 }
 
 fn completes_what_it_can_and_aborts_what_it_cannot(client: Client) {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     // A worker that says when the next try is to come overrides what is set for the action.
     session.run("SELECT taskq.set_action('checksum', backoff => '{\"kind\": \"fixed\", \"initial\": \"10 minutes\"}')");
     let _worker = Worker::start(&db, client, "5");
@@ -72,8 +71,7 @@ fn completes_what_it_can_and_aborts_what_it_cannot(client: Client) {
 }
 
 fn finishes_the_task_in_hand_on_sigterm(client: Client) {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     // Long enough to be seen in progress on a busy machine.
     session.insert(json!([task("hand", 6.0), task("next", 0.0)])).unwrap();
     let mut worker = Worker::start(&db, client, "10");
@@ -84,8 +82,7 @@ fn finishes_the_task_in_hand_on_sigterm(client: Client) {
 }
 
 fn gives_back_what_takes_too_long_on_sigterm(client: Client) {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     // A deploy is no failure: not even the last try is used up by it.
     let once =
         json!({"id": "long", "action": "checksum", "body": {"text": "long", "seconds": 300}, "max_tries": 1});
@@ -101,8 +98,7 @@ fn gives_back_what_takes_too_long_on_sigterm(client: Client) {
 }
 
 fn stops_on_sigterm_while_it_waits(client: Client) {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let mut worker = Worker::start(&db, client, "5");
     session.insert(json!([task("first", 0.0)])).unwrap();
     until_state(&mut session, "first", "completed");
@@ -116,8 +112,7 @@ fn stops_on_sigterm_while_it_waits(client: Client) {
 }
 
 fn survives_the_loss_of_its_backend(client: Client) {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let _worker = Worker::start(&db, client, "5");
     until("the worker waits", || (terminate_backends(&mut session) > 0).then_some(()));
     session.insert(json!([task("after", 2.0)])).unwrap();
@@ -129,9 +124,7 @@ fn survives_the_loss_of_its_backend(client: Client) {
 }
 
 fn keeps_a_task_that_outlasts_its_lease(client: Client) {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([task("long", 4.0)])).unwrap();
+    let (db, [mut session]) = Db::with_tasks(json!([task("long", 4.0)]));
     let _worker = Worker::start(&db, client, "5");
     until_state(&mut session, "long", "in-progress");
     until("the task has settled", || {
@@ -146,9 +139,7 @@ fn keeps_a_task_that_outlasts_its_lease(client: Client) {
 }
 
 fn drops_a_task_that_is_cancelled(client: Client) {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([task("dropped", 300.0), task("next", 0.0)])).unwrap();
+    let (db, [mut session]) = Db::with_tasks(json!([task("dropped", 300.0), task("next", 0.0)]));
     let _worker = Worker::start(&db, client, "5");
     until_state(&mut session, "dropped", "in-progress");
     session.cancel(&["dropped"]).unwrap();
@@ -157,8 +148,7 @@ fn drops_a_task_that_is_cancelled(client: Client) {
 }
 
 fn performs_every_action_that_it_has_a_handler_for(client: Client) {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let words = json!({"id": "words", "action": "words", "body": {"text": "  one two\n\tthree  "}});
     let wordless = json!({"id": "wordless", "action": "words", "body": {}});
     session.insert(json!([task("sum", 0.0), words, wordless])).unwrap();
@@ -171,8 +161,7 @@ fn performs_every_action_that_it_has_a_handler_for(client: Client) {
 }
 
 fn leaves_the_actions_that_it_was_not_started_for(client: Client) {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let words = |id: &str| json!({"id": id, "action": "words", "body": {"text": "one"}});
     session.insert(json!([task("sum", 0.0), words("first")])).unwrap();
     let mut worker = Worker::run(&db, client.of(Some("words")), "5");
@@ -194,21 +183,8 @@ fn ends_at_once_where_it_has_no_handler(client: Client) {
     assert!(log.contains("unknown action") && log.contains("nonsense") && log.contains("words"), "{log}");
 }
 
-/// A test of all clients at the same time, since most of it is waiting.
-macro_rules! each_client {
-    ($($test:ident),* $(,)?) => {
-        mod each {
-            $(
-                #[test]
-                fn $test() {
-                    crate::tools::each_client(stringify!($test), &crate::tools::Client::ALL, super::$test);
-                }
-            )*
-        }
-    };
-}
-
-each_client!(
+crate::each_client!(
+    Client::ALL;
     completes_what_it_can_and_aborts_what_it_cannot,
     finishes_the_task_in_hand_on_sigterm,
     gives_back_what_takes_too_long_on_sigterm,
