@@ -1,5 +1,6 @@
 //! A fresh database for each test, so that tests run in parallel and none sees another's tasks.
 
+use std::array;
 use std::env;
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -7,6 +8,7 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 
 use postgres::{Client, Config, NoTls};
+use serde_json::Value;
 
 use crate::session::Session;
 
@@ -34,6 +36,20 @@ impl Db {
         // Copied as files, which costs less than by way of the log where nothing is synced.
         admin(&format!("CREATE DATABASE \"{name}\" TEMPLATE \"{template}\" STRATEGY file_copy"));
         Db { name }
+    }
+
+    /// A fresh one, and connections to it.
+    pub fn connected<const N: usize>() -> (Db, [Session; N]) {
+        let db = Db::new();
+        let sessions = array::from_fn(|_| db.connect());
+        (db, sessions)
+    }
+
+    /// The same with these tasks, which the first connection has inserted.
+    pub fn with_tasks<const N: usize>(tasks: Value) -> (Db, [Session; N]) {
+        let (db, mut sessions) = Db::connected();
+        sessions[0].insert(tasks).expect("the tasks that a test begins with");
+        (db, sessions)
     }
 
     /// Creates a database without the extension.

@@ -20,7 +20,7 @@
 //!
 //! Many tests wait for each other's connections rather than compute: `RUST_TEST_THREADS=6` suits a machine of two cores, and is
 //! what `.ci/test.sh` sets.
-//! `TASKQ_TEST_SOAK=20` makes random ones (`model`, `ledger`, `storm` and some others) that many times as long.
+//! `TASKQ_TEST_SOAK=20` makes random ones (`model`, `storm`) that many times as long.
 
 pub mod cluster;
 pub mod concurrent;

@@ -73,8 +73,7 @@ fn the_reference_describes_nothing_that_does_not_exist() {
 
 #[test]
 fn the_reference_lists_every_key_of_a_task_a_dependency_and_a_return() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let keys = page("task");
     for (call, least) in [
         ("taskq.insert_tasks('[{\"no such key\": 1}]'::jsonb)", 10),

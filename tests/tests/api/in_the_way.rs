@@ -6,8 +6,7 @@ use taskq_tests::{Db, Progress, refused};
 
 #[test]
 fn the_error_of_an_id_in_use_says_how_its_task_stands() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session
         .insert(json!([
@@ -47,8 +46,7 @@ fn the_error_of_an_id_in_use_says_how_its_task_stands() {
 
 #[test]
 fn the_error_of_a_unique_key_in_use_says_how_its_holder_stands() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let unique = json!({"key": "k", "on_conflict": "error"});
     session.insert(json!([{"id": "a", "action": "x", "unique_by": unique.clone()}])).unwrap();
     session.own_one("x");
@@ -65,8 +63,7 @@ fn the_error_of_a_unique_key_in_use_says_how_its_holder_stands() {
 
 #[test]
 fn an_insert_that_waited_for_another_gets_the_same_error() {
-    let db = Db::new();
-    let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut first, second, mut watcher]) = Db::connected();
     first.run("BEGIN; SELECT taskq.insert_task('a', 'x')");
     let other = second.background(|s| s.query("SELECT taskq.insert_task('a', 'x')", &[]).map(|_| ()));
     assert_eq!(other.settle_down(&mut watcher), Progress::Blocked);

@@ -32,8 +32,7 @@ const MEANT: &[(&str, &str)] = &[
 
 #[test]
 fn an_unknown_key_names_the_element_and_the_key_that_is_meant() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (unknown, meant) in MEANT {
         let tasks = json!([{"id": "good", "action": "x"}, {"id": "bad", "action": "x", *unknown: "1"}]);
         for function in ["insert_tasks", "insert_tasks_report", "replace_tasks"] {
@@ -103,8 +102,7 @@ fn malformed() -> Vec<(Value, &'static str)> {
 
 #[test]
 fn what_is_wrong_is_said_in_plain_words() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (task, says) in malformed() {
         let error = refused(&mut session, "TQ006", "", "SELECT taskq.insert_tasks($1)", &[&json!([task])]);
         assert!(error.message().contains(says), "{task} must say {says}: {}", error.message());
@@ -118,8 +116,7 @@ fn what_is_wrong_is_said_in_plain_words() {
 /// Malformed tasks and what the hint says. On wrong code it is the twenty keys of a task, whatever is wrong.
 #[test]
 fn the_hint_is_about_the_object_or_the_value_in_question() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let backoff = "The keys of a backoff are \"kind\", \"initial\", \"max\", \"jitter\".";
     let unique = "The keys of unique_by are \"key\", \"period\", \"states\", \"on_conflict\", \"max_wait\".";
     let interval = "Give an interval from 0 to 1,000 years, such as \"5 minutes\".";
@@ -191,8 +188,7 @@ fn the_hint_is_about_the_object_or_the_value_in_question() {
 
 #[test]
 fn the_error_of_a_setting_that_is_no_json_says_so() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     // With the library loaded: without it, a setting is any text.
     session.run("SELECT taskq.clock()");
     for text in ["exponential", "xyz", "30 seconds", "fast", "nope", "{kind: fixed}"] {
@@ -207,8 +203,7 @@ fn the_error_of_a_setting_that_is_no_json_says_so() {
 
 #[test]
 fn an_array_is_no_object_by_the_places_of_its_keys() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     // All keys of a task, a dependency and a return in the order in which the queue happens to declare them.
     let task = json!([[
         "seq1",
@@ -258,8 +253,7 @@ fn an_array_is_no_object_by_the_places_of_its_keys() {
 
 #[test]
 fn the_error_of_json_that_was_encoded_twice_says_so() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let text = json!(json!([{"id": "a", "action": "x"}]).to_string());
     for call in ["insert_tasks", "replace_tasks", "insert_tasks_report", "add_dependencies", "return_tasks"] {
         let error = refused(&mut session, "TQ006", "", &format!("SELECT taskq.{call}($1::jsonb)"), &[&text]);
@@ -270,8 +264,7 @@ fn the_error_of_json_that_was_encoded_twice_says_so() {
 
 #[test]
 fn the_error_of_one_of_many_returns_says_at_which_place_it_is() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (wrong, sqlstate, naming) in [
         (json!({"status_code": "done"}), "22023", "status_code"),
         (json!({"status_code": "pending", "children": [{"action": "x"}]}), "22023", "pending"),
@@ -292,8 +285,7 @@ fn the_error_of_one_of_many_returns_says_at_which_place_it_is() {
 
 #[test]
 fn the_error_of_a_wrong_status_code_lists_the_four_codes() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('a', 'x')");
     let grant = session.own_one("x");
     for code in ["done", "in-progress", "", "Completed", "{\"result\": 1}"] {
@@ -314,8 +306,7 @@ fn the_error_of_a_wrong_status_code_lists_the_four_codes() {
 /// "Element 1" of a call that has no elements sends to look for an array.
 #[test]
 fn the_one_task_of_a_call_is_no_element_of_it() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (call, detail) in [
         ("insert_task('a', '')", "This is task \"a\"."),
         ("insert_task(NULL, '')", "This is the task that the call is about."),
@@ -340,8 +331,7 @@ fn the_one_task_of_a_call_is_no_element_of_it() {
 
 #[test]
 fn a_long_id_is_not_repeated() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let id = "i".repeat(1001);
     for call in [
         "insert_task($1, 'x')",
@@ -356,8 +346,7 @@ fn a_long_id_is_not_repeated() {
 /// An argument of `insert_task` that is no key.
 #[test]
 fn the_error_of_the_key_retention_aborted_says_where_it_belongs() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let tasks = json!([{"action": "x", "retention_aborted": "1 day"}]);
     let error =
         refused(&mut session, "TQ006", "retention_aborted", "SELECT taskq.insert_tasks($1)", &[&tasks]);

@@ -116,8 +116,6 @@ fn counts_agree_with_what_there_is() {
 
 #[test]
 fn a_state_that_is_none_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     refused(&mut session, "22023", "states", "SELECT * FROM taskq.count_tasks(states => '{redy}')", &[]);
 }

@@ -49,8 +49,7 @@ const CALLS: &[&str] = &[
 
 #[test]
 fn arguments_can_be_given_by_name() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for call in CALLS {
         session.query(*call, &[]).unwrap_or_else(|error| panic!("{call}: {error:?}"));
     }
@@ -60,8 +59,7 @@ fn arguments_can_be_given_by_name() {
 fn parameters_without_a_type_are_the_arrays_of_add_dependencies() {
     // What drivers send that leave the types to the server. A form that takes texts or JSON there gets the arrays of
     // asyncpg, pgx and postgres.js as what they are not.
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task(id, 'x') FROM unnest('{a,b}'::text[]) AS id");
     let statement = session.prepare("SELECT taskq.add_dependencies($1, $2)").unwrap();
     let types: Vec<&str> = statement.params().iter().map(|type_| type_.name()).collect();
@@ -75,8 +73,7 @@ fn parameters_without_a_type_are_the_arrays_of_add_dependencies() {
 
 #[test]
 fn return_task_takes_its_arguments_by_name() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('a', 'x')");
     let grant = session.own_one("x");
     let query = "SELECT taskq.return_task(task_id => $1, token => $2, status_code => 'completed', status => 'done', \
@@ -90,8 +87,7 @@ fn return_task_takes_its_arguments_by_name() {
 
 #[test]
 fn the_keys_of_insert_task_do_what_they_say() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         r#"SELECT taskq.insert_task('a', 'x', 'words', priority => 7, max_tries => 3, metadata => '{"trace": 1}')"#,
     );
@@ -104,8 +100,7 @@ fn the_keys_of_insert_task_do_what_they_say() {
 #[test]
 fn a_call_needs_no_search_path() {
     // Worker roles often have an empty one; and a schema in front of it must not redirect the queue's own names.
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "CREATE SCHEMA hostile; CREATE TABLE hostile.task (x int); CREATE TABLE hostile.tasks (x int); \
          CREATE FUNCTION hostile.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT NULL::timestamptz'; \

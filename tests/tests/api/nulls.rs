@@ -89,8 +89,7 @@ fn a_null_is_refused_where_it_may_not_be() {
 
 #[test]
 fn bodies_that_are_missing_may_come_in_two_ways() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let error = refused(&mut session, "22004", "bodies", "SELECT taskq.insert_many('x', NULL)", &[]);
     assert!(error.detail().unwrap().contains("\"bodies_json\""), "{error:?}");
 }
@@ -187,8 +186,7 @@ fn json_null_is_null_in_an_argument() {
 
 #[test]
 fn a_json_null_means_absent() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let keys = [
         "id",
         "body",

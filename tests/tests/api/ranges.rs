@@ -27,9 +27,8 @@ const OUT_OF_RANGE: &[&str] = &[
 
 #[test]
 fn an_argument_out_of_range_is_22023() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "held", "action": "x"}, {"id": "ready", "action": "x"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "held", "action": "x"}, {"id": "ready", "action": "x"}]));
     session.own_one("x");
     for query in OUT_OF_RANGE {
         refused(&mut session, "22023", "", query, &[]);
@@ -38,9 +37,7 @@ fn an_argument_out_of_range_is_22023() {
 
 #[test]
 fn a_holder_cannot_return_in_progress_nor_retry_in_the_past() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "held", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "held", "action": "x"}]));
     let token = session.own_one("x").token;
     let calls = [
         "SELECT taskq.return_task('held', $1, 'in-progress')",
@@ -71,9 +68,7 @@ fn a_word_that_is_none_is_quoted_an_empty_one_too() {
         "SELECT taskq.schedule('s', '* * * * *', '{\"action\": \"x\"}', overlap => $1)",
         "SELECT taskq.schedule('s', '* * * * *', '{\"action\": \"x\"}', backfill => $1)",
     ];
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "held", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "held", "action": "x"}]));
     for query in calls {
         for word in ["perhaps", ""] {
             let error = refused(&mut session, "22023", "", query, &[&word]);

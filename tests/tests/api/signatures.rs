@@ -70,8 +70,7 @@ fn columns(session: &mut Session, query: &str) -> Vec<(String, String)> {
 
 #[test]
 fn results_have_the_columns_of_the_contract_in_its_order() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (query, expected) in RESULTS {
         let got = columns(&mut session, query);
         let expected: Vec<_> =
@@ -82,8 +81,7 @@ fn results_have_the_columns_of_the_contract_in_its_order() {
 
 #[test]
 fn the_codes_are_spelled_as_in_the_contract() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let types = [
         ("status_code", ["pending", "in-progress", "aborted", "completed"].as_slice()),
         ("dependency_condition", &["completed", "settled", "aborted"]),
@@ -111,8 +109,7 @@ fn the_codes_are_spelled_as_in_the_contract() {
 fn numbers_and_codes_take_the_types_that_drivers_send() {
     // A float is a double precision in Python, Java and JavaScript; a code is a string, and no domain that a driver
     // would have to know.
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (query, expected) in [
         (
             "SELECT taskq.report_status($1, $2, $3, $4, $5)",

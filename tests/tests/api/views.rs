@@ -43,8 +43,7 @@ fn columns(session: &mut Session, view: &str) -> Vec<String> {
 
 #[test]
 fn the_views_have_the_columns_of_the_contract() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (view, expected) in VIEWS {
         let got = columns(&mut session, view);
         let missing: Vec<_> =
@@ -62,9 +61,7 @@ fn the_views_have_the_columns_of_the_contract() {
 
 #[test]
 fn no_view_shows_a_token() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let token = session.own_one("x").token.to_string();
     let views: Vec<String> = session.all(
         "SELECT relname::text FROM pg_class WHERE relnamespace = 'taskq'::regnamespace AND relkind IN ('v', 'm')",
@@ -77,11 +74,9 @@ fn no_view_shows_a_token() {
 
 #[test]
 fn actors_shows_each_task_in_progress_its_worker_and_if_it_is_overdue() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "x"}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "x"}]),
+    );
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.own_with("slow", 1, &["x"], "lease => '1 minute'").unwrap();
     session.own_with("calm", 1, &["x"], "lease => NULL").unwrap();
@@ -93,14 +88,11 @@ fn actors_shows_each_task_in_progress_its_worker_and_if_it_is_overdue() {
 
 #[test]
 fn dependencies_shows_each_edge_and_whether_it_is_settled() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let tasks = json!([
+    let (_db, [mut session]) = Db::with_tasks(json!([
         {"id": "a", "action": "x"},
         {"id": "b", "action": "y"},
         {"id": "c", "action": "z", "depends_on": ["a", {"id": "b", "condition": "settled"}]},
-    ]);
-    session.insert(tasks).unwrap();
+    ]));
     session.perform("y", "aborted");
     let rows: Vec<String> = session
         .all("SELECT concat_ws(' ', after, run, condition, settled) FROM taskq.dependencies ORDER BY after");
@@ -108,37 +100,9 @@ fn dependencies_shows_each_edge_and_whether_it_is_settled() {
 }
 
 #[test]
-fn counts_agree_with_the_tasks_and_take_filters() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let tasks = json!([
-        {"id": "r1", "action": "x"}, {"id": "r2", "action": "x"}, {"id": "r3", "action": "y"},
-        {"id": "s", "action": "y", "delay": "1 day"}, {"id": "b", "action": "x", "depends_on": ["r1"]},
-        {"id": "q", "action": "z"},
-    ]);
-    session.insert(tasks).unwrap();
-    session.own_one("z");
-    let count = |session: &mut Session, filter: &str| -> Vec<String> {
-        session.all(&format!(
-            "SELECT concat_ws(' ', action, state, count) FROM taskq.count_tasks({filter}) \
-             WHERE count > 0 ORDER BY action, state"
-        ))
-    };
-    let all = ["x blocked 1", "x ready 2", "y ready 1", "y scheduled 1", "z in-progress 1"];
-    assert_eq!(count(&mut session, ""), all);
-    assert_eq!(count(&mut session, "actions => '{y}'"), all[2..4]);
-    assert_eq!(count(&mut session, "states => '{ready}'"), ["x ready 2", "y ready 1"]);
-    assert_eq!(count(&mut session, "ids => '{r1,b,s}'"), ["x blocked 1", "x ready 1", "y scheduled 1"]);
-    assert_eq!(count(&mut session, "ids => '{r1,b,s}', states => '{blocked}'"), ["x blocked 1"]);
-    let actions: Vec<String> = session.all("SELECT action FROM taskq.stats ORDER BY action");
-    assert_eq!(actions, ["x", "y", "z"]);
-}
-
-#[test]
 fn states_follow_the_clock_without_a_call() {
     // A monitoring query must not show a due task as scheduled only because no worker has looked since.
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "later", "action": "x", "delay": "1 hour"}])).unwrap();
     assert_eq!(session.state("later"), "scheduled");

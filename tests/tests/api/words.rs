@@ -42,8 +42,7 @@ fn refusal(session: &mut Session, call: &str, word: &str) -> (String, String) {
 
 #[test]
 fn the_error_of_a_wrong_word_lists_the_words_and_names_the_likely_one() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (call, wrong, meant, other) in CALLS {
         let (detail, hint) = refusal(&mut session, call, wrong);
         for word in [wrong, meant, other] {
@@ -58,8 +57,7 @@ fn the_error_of_a_wrong_word_lists_the_words_and_names_the_likely_one() {
 
 #[test]
 fn a_typed_condition_is_a_word_like_any_other() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task(id, 'x') FROM unnest('{a,b}'::text[]) AS id");
     let call = "SELECT taskq.add_dependencies('{a}', '{b}', 'settled'::taskq.dependency_condition)";
     assert_eq!(session.one::<i64>(call), 1);
@@ -70,8 +68,7 @@ fn a_typed_condition_is_a_word_like_any_other() {
 /// Words that other queues have for how a task ends. On wrong code the hint sends to `in-progress`, which is refused, too.
 #[test]
 fn the_error_of_a_status_code_of_another_queue_says_what_to_use() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (code, hint) in [
         ("done", "\"completed\" is probably meant."),
         ("Success", "\"completed\" is probably meant."),
@@ -114,8 +111,7 @@ fn the_error_of_a_status_code_of_another_queue_says_what_to_use() {
 /// Not "out of range", which is for numbers and lengths of time.
 #[test]
 fn what_is_no_number_is_not_valid() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let task = r#"'{"action": "x"}'"#;
     for (argument, call) in [
         ("cron", format!("schedule('s', '61 * * * *', {task})")),
@@ -147,8 +143,7 @@ fn what_is_no_number_is_not_valid() {
 
 #[test]
 fn the_error_of_a_null_says_what_to_give() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (call, hint) in [
         ("own_tasks('w', 1, NULL)", "Give an array with the names of actions."),
         ("own_tasks('w', 1, '{a,NULL}')", "Give an array with the names of actions."),

@@ -19,8 +19,7 @@ fn chain(tasks: usize) -> String {
 
 #[test]
 fn a_ring_of_many_new_tasks_is_refused_and_its_ends_are_shown() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let ring = format!(
         "SELECT taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('id', 'r' || lpad(i::text, 6, '0'), 'action', 'x',
             'depends_on', jsonb_build_array('r' || lpad(((i + {LONG} - 1) % {LONG})::text, 6, '0'))))
@@ -40,8 +39,7 @@ fn a_ring_of_many_new_tasks_is_refused_and_its_ends_are_shown() {
 #[test]
 #[ignore = "long"]
 fn one_wrong_edge_in_a_long_stored_chain_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(&chain(LONG));
     // A short cycle, with all of the chain behind it.
     let error = session.depend_on("c3", "c1").unwrap_err();
@@ -58,8 +56,7 @@ fn one_wrong_edge_in_a_long_stored_chain_is_refused() {
 /// for each neighbour of the first would take hours.
 #[test]
 fn a_wide_cycle_is_found_in_one_search() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('id', 'm' || i, 'action', 'x',
              'depends_on', '[\"first\"]'::jsonb)) FROM generate_series(1, 50000) AS i)
@@ -78,8 +75,7 @@ fn a_wide_cycle_is_found_in_one_search() {
 #[test]
 #[ignore = "long"]
 fn every_look_at_a_long_chain_comes_to_its_end() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(&chain(LONG));
     for look in [
         "count(*) FROM taskq.critical_path('c120000')",

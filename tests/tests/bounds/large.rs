@@ -11,8 +11,7 @@ const METADATA: &str = "jsonb_build_object('a', repeat('x', 1024 * 1024))";
 
 #[test]
 fn what_is_too_large_is_refused_before_anything_is_stored() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT taskq.insert_task('ready', 'x'), taskq.insert_task('held', 'w'), taskq.insert_task('signal', 's', signal => true)",
     );
@@ -87,8 +86,7 @@ fn what_is_too_large_is_refused_before_anything_is_stored() {
 
 #[test]
 fn of_many_returns_one_that_is_too_large_spoils_no_other() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let held = |session: &mut taskq_tests::Session| {
         session.run(
             "DROP TABLE IF EXISTS held;
@@ -122,8 +120,7 @@ fn of_many_returns_one_that_is_too_large_spoils_no_other() {
 #[test]
 #[ignore = "long"]
 fn values_of_one_task_are_bounded_together() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     const FIFTY: &str = "repeat('x', 50000000)";
     session.run(&format!("SELECT taskq.insert_task('t', 'x', {FIFTY})"));
     let held = session.own_one("x");
@@ -161,8 +158,7 @@ fn values_of_one_task_are_bounded_together() {
 
 #[test]
 fn names_have_a_thousand_bytes_at_most() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('t', 'x')");
     const NAME: &str = "repeat('n', 1001)";
     for (code, call) in [
@@ -205,8 +201,7 @@ fn names_have_a_thousand_bytes_at_most() {
 
 #[test]
 fn a_status_is_cut() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     const STATUS: &str = "repeat('ä', 40000)";
     let length = |session: &mut taskq_tests::Session, of: &str| -> i32 {
         session.one(&format!("SELECT max(octet_length(status)) FROM taskq.{of}"))
@@ -236,8 +231,7 @@ fn a_status_is_cut() {
 /// Stored in a few bytes, and long as text: numbers with very many digits.
 #[test]
 fn what_does_not_fit_into_a_grant_is_told_apart_from_nothing() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET taskq.backoff = ''"); // deadlines pass in a row
     const DIGITS: &str =
         "(SELECT jsonb_agg(v) FROM (SELECT '1e131071'::jsonb AS v FROM generate_series(1, 500)) AS v)";

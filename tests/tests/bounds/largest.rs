@@ -54,8 +54,7 @@ fn read(session: &mut Session, query: &str) -> usize {
 #[test]
 #[ignore = "long"]
 fn what_is_let_in_can_be_granted_shown_and_dumped() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     session.run("SET statement_timeout = 0");
     fill(&mut session);
     let views: Vec<String> = session.all(

@@ -15,8 +15,7 @@ fn limit(witness: &mut Session, pid: i32, more: u64) {
 #[test]
 #[ignore = "long"]
 fn without_memory_only_the_session_that_needs_it_ends() {
-    let db = Db::new();
-    let mut witness = db.connect();
+    let (db, [mut witness]) = Db::connected();
     let witness_pid = witness.pid();
     let call = "SELECT length(taskq.map('x', jsonb_build_array(repeat('z', 20000000)))::text)";
     let (mut ended, mut refused, mut worked) = (0, 0, 0);

@@ -6,8 +6,7 @@ use taskq_tests::{Db, refused};
 /// Every text that a call takes, a million bytes long.
 #[test]
 fn no_message_repeats_more_of_its_input_than_a_line() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('a', 'x')");
     const LONG: &str = "repeat('z', 1000000)";
     for call in [
@@ -59,8 +58,7 @@ fn no_message_repeats_more_of_its_input_than_a_line() {
 /// What PostgreSQL itself would refuse in words about something else, or not at all.
 #[test]
 fn odd_arguments_are_refused_by_their_names() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for call in ["retry_tasks", "cancel_tasks", "delete_tasks"] {
         for pattern in [r"\", r"%\", r"\\\"] {
             let query = format!("SELECT taskq.{call}(status_like => '{pattern}')");

@@ -13,8 +13,7 @@ fn granted(session: &mut Session, arguments: &str) -> i64 {
 /// Room for two billion grants, of an action that claims have to choose from: 120 bytes for each would be 250 GB.
 #[test]
 fn all_tasks_of_a_limited_action_can_be_asked_for() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (action, setting) in [
         ("limited", "max_concurrency => 3"),
         ("rated", "rate_limit => 3, rate_period => '1 hour'"),
@@ -32,8 +31,7 @@ fn all_tasks_of_a_limited_action_can_be_asked_for() {
 /// More tasks than one round of choosing looks at: the next rounds take the rest, in the same order.
 #[test]
 fn a_claim_of_many_limited_tasks_takes_all_that_the_limit_allows_in_order() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.set_action('x', max_concurrency => 25000)");
     session.run("SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg('{\"action\": \"x\"}'::jsonb) FROM generate_series(1, 30000)))");
     session.run(&format!(
@@ -48,11 +46,8 @@ fn a_claim_of_many_limited_tasks_takes_all_that_the_limit_allows_in_order() {
 
 #[test]
 fn the_largest_numbers_are_taken_for_what_they_are() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x", "depends_on": ["a"]}]))
-        .unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x", "depends_on": ["a"]}]));
     for call in [
         format!("SELECT count(*) FROM taskq.ancestors('b', {MOST})"),
         format!("SELECT count(*) FROM taskq.descendants('a', {MOST})"),

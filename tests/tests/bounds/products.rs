@@ -17,8 +17,7 @@ fn dependencies(session: &mut Session, expression: &str) -> i64 {
 
 #[test]
 fn a_chord_of_two_large_blocks_is_refused_before_it_costs_anything() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let start = Instant::now();
     let chord = format!("SELECT taskq.chord({}, {})", block(30_000), block(3_000));
     let error = refused(&mut session, "54000", "too many dependencies", &chord, &[]);
@@ -31,8 +30,7 @@ fn a_chord_of_two_large_blocks_is_refused_before_it_costs_anything() {
 
 #[test]
 fn long_ids_count_by_their_bytes() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let long = "jsonb_build_array(jsonb_build_object('id', repeat('z', 1000000), 'action', 'a'))";
     let chord = format!("SELECT taskq.chord({long}, {})", block(1_000));
     refused(&mut session, "54000", "too many dependencies", &chord, &[]);
@@ -41,8 +39,7 @@ fn long_ids_count_by_their_bytes() {
 /// What the hint says: through a task that no worker performs, the product becomes a sum.
 #[test]
 fn a_spontaneous_task_between_two_blocks_makes_room() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let milestone = r#"'{"action": "milestone", "spontaneous": true}'::jsonb"#;
     let chain = format!("taskq.chain({}, {milestone}, {})", block(30_000), block(3_000));
     assert_eq!(dependencies(&mut session, &chain), 33_000);
@@ -53,8 +50,7 @@ fn a_spontaneous_task_between_two_blocks_makes_room() {
 
 #[test]
 fn a_call_that_builds_is_cancelled_in_time() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("CREATE TABLE blocks AS SELECT jsonb_agg('{\"action\": \"a\"}'::jsonb) AS block FROM generate_series(1, 990)");
     session.run("SET statement_timeout = '200 ms'");
     let start = Instant::now();

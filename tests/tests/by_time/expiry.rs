@@ -2,15 +2,13 @@
 
 use taskq_tests::{Db, refused, until};
 
-use crate::sleeper::{END, Sleeper, WORK};
 use crate::{at, ends};
 
 const THEN: &str = "2030-01-01 00:01Z";
 
 #[test]
 fn it_is_aborted_wherever_it_is() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00Z"));
     session.run(
         "SELECT taskq.insert_task('other', 'x', merge_key => 'k', priority => 9); SELECT taskq.insert_task('late', 'q');
@@ -63,8 +61,7 @@ fn it_is_aborted_wherever_it_is() {
 
 #[test]
 fn a_grant_keeps_it_from_that() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00Z"));
     session.run(
         "SELECT count(taskq.insert_task(id, id, lease => CASE id WHEN 'overdue' THEN interval '1 second' ELSE '1 day' END,
@@ -110,8 +107,7 @@ fn what_has_expired_is_never_granted() {
         ("a block", "BEGIN", "", "COMMIT"),
         ("a call that waits", "", ", wait => '0.2 seconds'", ""),
     ] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         session.set_now(Some("2030-01-01 00:00Z"));
         session.run(
             "SELECT count(*) FROM taskq.insert_many('x', array_fill(NULL::text, '{500}'), expires_in => '1 minute');
@@ -143,32 +139,8 @@ fn what_has_expired_is_never_granted() {
 }
 
 #[test]
-fn it_is_in_time_while_a_call_sleeps() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.run("SELECT taskq.insert_task('a', 'y')");
-    for (n, way) in WORK.into_iter().chain(END).enumerate() {
-        let sleeper = Sleeper::start(&db, &mut session, way);
-        let id = format!("e{n}");
-        session.run(&format!("SELECT taskq.insert_task('{id}', 'z', expires_in => '0.3 seconds')"));
-        until("it expires", || (session.state(&id) == "aborted").then_some(()));
-        let late: f64 = session.one(&format!(
-            "SELECT extract(epoch FROM settled_at - expires_at)::float8 FROM taskq.tasks WHERE id = '{id}'"
-        ));
-        assert!((0.0..3.0).contains(&late), "{}: {late} s late", way.name);
-        session.run(&format!("SELECT pg_terminate_backend({})", sleeper.pid()));
-        sleeper.fails();
-    }
-    // One that waits for it hears of it.
-    session.run("SELECT taskq.insert_task('awaited', 'z', expires_in => '0.3 seconds')");
-    let end = session.wait("awaited", "50 seconds").unwrap().expect("it settles");
-    assert_eq!(end.status_code, "aborted");
-}
-
-#[test]
 fn an_action_has_a_default() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00Z"));
     session.run(
         "SELECT taskq.insert_task('before', 'x'); SELECT taskq.set_action('x', expires_in => '1 minute');
@@ -215,8 +187,7 @@ fn an_action_has_a_default() {
 
 #[test]
 fn it_counts_no_more_once_it_starts_over() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00Z"));
     session.run(
         "SELECT taskq.insert_task('again', 'x', expires_in => '1 second');
@@ -236,8 +207,7 @@ fn it_counts_no_more_once_it_starts_over() {
 
 #[test]
 fn why_says_when() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00Z"));
     session.run("SET timezone = 'UTC'; SELECT taskq.insert_task('a', 'x', expires_in => '1 minute')");
     let says = "SELECT w FROM taskq.why('a') AS w WHERE w LIKE '%expire%'";

@@ -9,8 +9,7 @@ use crate::{at, ends};
 
 #[test]
 fn a_task_is_granted_or_has_expired_and_never_both() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         for n in 0..2 {
@@ -53,8 +52,7 @@ fn a_task_is_granted_or_has_expired_and_never_both() {
 
 #[test]
 fn it_waits_for_no_other_and_no_other_for_it() {
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
+    let (_db, [mut session, mut other]) = Db::connected();
     for s in [&mut session, &mut other] {
         s.run("SET lock_timeout = '20s'");
         s.set_now(Some("2030-01-01 00:00Z"));
@@ -94,8 +92,7 @@ fn it_waits_for_no_other_and_no_other_for_it() {
 /// That call has the rider ended by a worker.
 #[test]
 fn a_leader_does_not_wait_for_a_call_that_stays_open() {
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
+    let (_db, [mut session, mut other]) = Db::connected();
     other.run("SET lock_timeout = '20s'");
     session.run(
         "SELECT taskq.insert_task('leader', 'x', merge_key => 'k', priority => 1);

@@ -5,8 +5,7 @@ use taskq_tests::Db;
 
 #[test]
 fn what_was_due_costs_later_looks_nothing() {
-    let db = Db::new();
-    let (mut old, mut session) = (db.connect(), db.connect());
+    let (_db, [mut old, mut session]) = Db::connected();
     old.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT");
     old.one::<i64>("SELECT count(*) FROM pg_class");
     session.run(

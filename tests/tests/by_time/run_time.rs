@@ -13,8 +13,7 @@ fn a_grant_ends_with_it() {
         ("more than that", "max_run_time => '10 seconds'", ", lease => '5 seconds'", 5),
         ("less than the task's own lease", "max_run_time => '10 seconds', lease => '1 day'", "", 10),
     ] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         for setting in ["'1 hour'", "''"] {
             session.run(&format!("SET taskq.lease = {setting}; SELECT taskq.insert_task('a', 'x', {task})"));
             session.run(&format!("SELECT taskq.own_tasks('w', 1, '{{x}}'{own})"));
@@ -26,8 +25,7 @@ fn a_grant_ends_with_it() {
 
 #[test]
 fn an_action_has_a_default() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT taskq.insert_task('a', 'x'); SELECT taskq.set_action('x', max_run_time => '10 seconds')",
     );
@@ -62,8 +60,7 @@ fn an_action_has_a_default() {
 
 #[test]
 fn an_extension_does_not_go_beyond_it() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00Z"));
     session.run("SELECT taskq.insert_task('a', 'x', max_run_time => '1 minute', lease => '10 seconds')");
     let grant = session.own_one("x");
@@ -95,8 +92,7 @@ fn an_extension_does_not_go_beyond_it() {
 
 #[test]
 fn an_actor_that_comes_late_may_still_return_it() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00Z"));
     session.run("SELECT taskq.insert_task('a', 'x', max_run_time => '1 minute')");
     let grant = session.own_one("x");

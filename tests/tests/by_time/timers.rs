@@ -2,37 +2,12 @@
 
 use taskq_tests::{Db, until};
 
-use crate::sleeper::{END, Sleeper, WORK};
+use crate::sleeper::{Sleeper, WORK};
 use crate::{at, ends};
 
 #[test]
-fn a_timer_of_any_action_completes_while_a_call_sleeps() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.run("SELECT taskq.insert_task('a', 'y')");
-    for (n, way) in WORK.into_iter().chain(END).enumerate() {
-        let sleeper = Sleeper::start(&db, &mut session, way);
-        let id = format!("t{n}");
-        session.run(&format!(
-            "SELECT taskq.insert_task('{id}', 'z', spontaneous => true, delay => '0.3 seconds')"
-        ));
-        assert_eq!(session.state(&id), "scheduled");
-        until("the timer completes", || (session.state(&id) == "completed").then_some(()));
-        let late: f64 = session.one(&format!(
-            "SELECT extract(epoch FROM settled_at - not_before)::float8 FROM taskq.tasks WHERE id = '{id}'"
-        ));
-        assert!((0.0..3.0).contains(&late), "{}: {late} s late", way.name);
-        let sleeps = format!("SELECT state = 'active' FROM pg_stat_activity WHERE pid = {}", sleeper.pid());
-        assert!(session.one::<bool>(&sleeps), "{} goes on", way.name);
-        session.run(&format!("SELECT pg_terminate_backend({})", sleeper.pid()));
-        sleeper.fails();
-    }
-}
-
-#[test]
 fn one_that_comes_earlier_is_heard_of() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('far', 'z', spontaneous => true, delay => '1 hour')");
     let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
     session.run("SELECT taskq.update_tasks('{far}', delay => '0.3 seconds')");
@@ -48,8 +23,7 @@ fn the_next_call_completes_it_where_none_sleeps() {
         ("one in a transaction block", "BEGIN; SELECT taskq.own_tasks('w', 1, '{other}'); COMMIT"),
         ("upkeep", "SELECT taskq.maintain()"),
     ] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         session.set_now(Some("2030-01-01 00:00Z"));
         session.run(
             "SELECT taskq.insert_task('t', 'z', spontaneous => true, delay => '1 minute');
@@ -65,8 +39,7 @@ fn the_next_call_completes_it_where_none_sleeps() {
 
 #[test]
 fn without_a_process_that_commits_the_call_completes_it_at_its_end() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET taskq.background_worker = off");
     session.run("SELECT taskq.insert_task('t', 'z', spontaneous => true, delay => '0.3 seconds')");
     session.run("SELECT taskq.own_tasks('w', 1, '{x}', wait => '1.5 seconds')");
@@ -75,8 +48,7 @@ fn without_a_process_that_commits_the_call_completes_it_at_its_end() {
 
 #[test]
 fn it_waits_for_its_dependencies_and_for_its_time() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00Z"));
     session.run(
         "SELECT taskq.insert_task('a', 'x'); SELECT taskq.insert_task('b', 'x');
@@ -95,8 +67,7 @@ fn it_waits_for_its_dependencies_and_for_its_time() {
 #[test]
 fn whichever_comes_first_frees_what_needs_one() {
     for (by, expected) in [("timer", "ready"), ("work", "ready")] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         session.set_now(Some("2030-01-01 00:00Z"));
         session.run(
             "SELECT taskq.insert_task('work', 'x');
@@ -115,8 +86,7 @@ fn whichever_comes_first_frees_what_needs_one() {
 
 #[test]
 fn nothing_that_holds_work_back_holds_a_timer_back() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00Z"));
     session.run(
         "SELECT taskq.insert_task('t', 'z', spontaneous => true, delay => '1 minute', group_id => 'g', workgroup => 'w');
@@ -131,8 +101,7 @@ fn nothing_that_holds_work_back_holds_a_timer_back() {
 
 #[test]
 fn its_time_may_be_changed() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00Z"));
     session.run(
         "SELECT taskq.insert_task('now', 'z', spontaneous => true, delay => '1 minute');
@@ -150,8 +119,7 @@ fn its_time_may_be_changed() {
 
 #[test]
 fn many_at_once_complete() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00Z"));
     session.run(
         "SELECT count(taskq.insert_task('t' || n, 'z', spontaneous => true, delay => '1 minute'))

@@ -7,8 +7,7 @@ use crate::sleeper::{END, Sleeper, WORK, Way};
 
 #[test]
 fn it_shows_calls_that_sleep_and_actors_that_hold_tasks() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     session.run(
         "SELECT taskq.insert_task('a', 'y'); SELECT taskq.insert_task('b', 'y'); SELECT taskq.insert_task('c', 'z');
          SELECT taskq.insert_task('known', 'x'); SELECT taskq.cancel_tasks('{known}');
@@ -36,8 +35,7 @@ fn it_shows_calls_that_sleep_and_actors_that_hold_tasks() {
 /// On wrong code a name that is misspelt looks as one for which the workers have no time.
 #[test]
 fn why_tells_for_what_the_waiting_calls_ask() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let told = |session: &mut Session| session.all::<String>("SELECT taskq.why('a')").pop().unwrap();
     session.insert(json!([{"id": "a", "action": "maek"}])).unwrap();
     assert_eq!(told(&mut session), "no call waits for tasks");
@@ -78,8 +76,7 @@ fn why_tells_for_what_the_waiting_calls_ask() {
 
 #[test]
 fn a_role_that_may_not_see_a_session_sees_less_of_it() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let role = format!("{}_monitor", db.name());
     session.run(&format!("CREATE ROLE {role} LOGIN; SELECT taskq.grant_monitor('{role}')"));
     let sleeper = Sleeper::start(&db, &mut session, WORK[0]);

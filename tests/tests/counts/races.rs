@@ -40,8 +40,7 @@ fn whenever_tasks_are_removed_the_numbers_are_right() {
     for removals in REMOVALS {
         for (begins, end, ends) in ORDERS {
             let case = format!("{removals:?}, begun {begins}, {end} {ends}");
-            let db = Db::new();
-            let mut session = db.connect();
+            let (db, [mut session]) = Db::connected();
             let mut open: Vec<Session> = removals.iter().map(|_| db.connect()).collect();
             for i in 0..removals.len() {
                 let (action, group) = (format!("x{i}"), format!("g{i}"));

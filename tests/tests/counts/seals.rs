@@ -19,8 +19,7 @@ fn complete(session: &mut Session, action: &str, many: usize) {
 
 #[test]
 fn what_is_sealed_is_not_counted_row_by_row() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     complete(&mut session, "x", 30);
     assert_eq!(tallied(&mut session, "x"), 0);
     assert_counted(&mut session, "before anything is sealed");
@@ -44,8 +43,7 @@ fn what_is_sealed_is_not_counted_row_by_row() {
 /// seals only where no other session has for a minute.
 #[test]
 fn what_only_works_in_transaction_blocks_is_sealed_as_well() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     complete(&mut session, "x", 30);
     session.run("UPDATE taskq.settled SET settled_at = settled_at - interval '10 minutes'");
     until("all is sealed by calls in blocks", || {
@@ -73,8 +71,7 @@ fn nothing_is_sealed_while_an_open_transaction_may_still_settle_in_it() {
         ("BEGIN; SAVEPOINT s", "ROLLBACK TO s; COMMIT"),
         ("BEGIN", "PREPARE TRANSACTION 'counts'"),
     ] {
-        let db = Db::new();
-        let (mut open, mut session) = (db.connect(), db.connect());
+        let (_db, [mut open, mut session]) = Db::connected();
         session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}])).unwrap();
         // Has no id yet: holds nothing up.
         open.run(&format!("{begin}; SELECT 1"));
@@ -103,8 +100,7 @@ fn nothing_is_sealed_while_an_open_transaction_may_still_settle_in_it() {
 
 #[test]
 fn an_older_snapshot_goes_on_seeing_its_numbers() {
-    let db = Db::new();
-    let (mut old, mut session) = (db.connect(), db.connect());
+    let (_db, [mut old, mut session]) = Db::connected();
     complete(&mut session, "x", 20);
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     old.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
@@ -123,8 +119,7 @@ fn an_older_snapshot_goes_on_seeing_its_numbers() {
 
 #[test]
 fn by_another_clock_tasks_settle_in_what_is_sealed() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     complete(&mut session, "x", 3);
     seal(&mut session);
     for now in ["2001-02-03", "2099-01-01", "-infinity", "infinity"] {
@@ -142,8 +137,7 @@ fn by_another_clock_tasks_settle_in_what_is_sealed() {
 
 #[test]
 fn a_clock_that_is_put_back_begins_anew() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     complete(&mut session, "x", 9);
     seal(&mut session);
     // As if that had been done by a clock that was an hour fast.
@@ -163,8 +157,7 @@ fn a_clock_that_is_put_back_begins_anew() {
 #[test]
 fn recount_counts_right_beside_an_open_transaction_that_removes_tasks() {
     for end in ["COMMIT", "ROLLBACK"] {
-        let db = Db::new();
-        let (mut open, mut session) = (db.connect(), db.connect());
+        let (_db, [mut open, mut session]) = Db::connected();
         session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}])).unwrap();
         session.run("SET taskq.retention = -1; SET taskq.now = '2020-01-01'");
         session.perform("x", "completed");
@@ -189,8 +182,7 @@ fn recount_counts_right_beside_an_open_transaction_that_removes_tasks() {
 /// More than one step takes, in one second and in several.
 #[test]
 fn much_is_sealed_step_by_step() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     // What is said to have ended years ago is not to be removed.
     session.run("SET taskq.retention = -1");
     session.run(
@@ -216,8 +208,7 @@ fn much_is_sealed_step_by_step() {
 /// The tallies of long ago are one row; those of the last hour keep their minutes, and what has been removed since.
 #[test]
 fn tallies_are_folded_and_still_know_the_last_hour() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for ago in ["3 hours", "2 hours", "40 minutes", "40 minutes", "20 minutes"] {
         let now: String =
             session.one(&format!("SELECT (date_trunc('minute', now()) - interval '{ago}')::text"));
@@ -249,8 +240,7 @@ fn what_has_ended_is_counted_for_ever() {
               WHERE m.name = 'taskq_ended_tasks_total' AND m.labels ->> 'action' = 'x' ORDER BY 1",
         )
     };
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     complete(&mut session, "x", 10);
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     session.run("SELECT taskq.cancel_tasks('{a}')");
@@ -285,9 +275,8 @@ fn what_has_ended_is_counted_for_ever() {
 #[test]
 fn what_replaced_tasks_leave_behind_is_not_counted() {
     for sealed in [false, true] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}])).unwrap();
+        let (_db, [mut session]) =
+            Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}]));
         session.perform("x", "completed");
         if sealed {
             seal(&mut session);

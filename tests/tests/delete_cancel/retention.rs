@@ -16,8 +16,7 @@ fn left(session: &mut Session) -> Vec<String> {
 
 #[test]
 fn each_task_goes_when_its_own_time_is_over_and_the_others_by_default_after_a_week() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     let tasks = json!([
         {"id": "hour", "action": "x", "retention": "1 hour"}, {"id": "month", "action": "x", "retention": "30 days"},
@@ -42,8 +41,7 @@ fn each_task_goes_when_its_own_time_is_over_and_the_others_by_default_after_a_we
 
 #[test]
 fn the_setting_is_the_default_and_minus_one_is_for_ever() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "minute", "action": "x"}, {"id": "for ever", "action": "x"}])).unwrap();
     session.run("SET taskq.retention = '1min'");
@@ -61,9 +59,7 @@ fn the_setting_is_the_default_and_minus_one_is_for_ever() {
 /// which is short.)
 #[test]
 fn a_grant_does_not_fail_for_what_others_have_removed_meanwhile() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "old", "action": "x", "retention": "0"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "old", "action": "x", "retention": "0"}]));
     session.cancel(&["old"]).unwrap();
     session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}])).unwrap();
     session.run(
@@ -116,8 +112,7 @@ const KEPT: [(&str, &str, &str, &str); 17] = [
 #[test]
 fn aborted_tasks_may_have_a_retention_of_their_own() {
     for many in [false, true] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         session.set_now(Some("2030-01-01 00:00:00Z"));
         session.run(
             "SET taskq.retention = '10min'; SET taskq.retention_aborted = '20min'; \
@@ -165,8 +160,7 @@ fn aborted_tasks_may_have_a_retention_of_their_own() {
 
 #[test]
 fn what_is_said_of_aborted_tasks_can_be_unsaid() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET taskq.retention = '10min'");
     let kept = |session: &mut Session, call: &str| -> String {
         session.run(call);
@@ -208,8 +202,7 @@ fn what_is_said_of_aborted_tasks_can_be_unsaid() {
 
 #[test]
 fn removal_frees_and_deletes_nothing_else() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     let settled = json!({"id": "failed", "condition": "settled"});
     let tasks = json!([
@@ -234,8 +227,7 @@ fn removal_frees_and_deletes_nothing_else() {
 
 #[test]
 fn an_id_is_free_again_when_its_task_is_gone() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     session.perform("x", "completed");
@@ -289,8 +281,7 @@ fn a_dependency_on_a_task_that_goes_at_the_same_time_leaves_nothing_broken() {
 /// those that come after many of that kind.
 #[test]
 fn cleanup_goes_past_tasks_whose_dependents_are_just_being_deleted() {
-    let db = Db::new();
-    let (mut session, mut open) = (db.connect(), db.connect());
+    let (_db, [mut session, mut open]) = Db::connected();
     for from in [&mut session, &mut open] {
         from.set_now(Some("2030-01-01 00:00:00Z"));
     }
@@ -324,8 +315,7 @@ fn cleanup_goes_past_tasks_whose_dependents_are_just_being_deleted() {
 /// taken.
 #[test]
 fn a_call_that_has_waited_for_nothing_removes_more() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, '{5000}'), retention => '0');
          SELECT count(*) FROM (SELECT array_agg(o.task_id) AS ids, array_agg(o.token) AS tokens

@@ -35,8 +35,7 @@ fn drop_extension_leaves_nothing_behind() {
 #[test]
 fn a_session_that_used_the_old_extension_can_use_the_new_one() {
     // Plans, caches and marks of a backend must not outlive the tables that they speak of.
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
+    let (_db, [mut session, mut other]) = Db::connected();
     for round in 0..3 {
         session
             .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x", "depends_on": ["a"]}]))
@@ -51,8 +50,7 @@ fn a_session_that_used_the_old_extension_can_use_the_new_one() {
 #[test]
 fn what_was_left_to_the_end_of_the_transaction_that_drops_it_is_not_for_a_later_one() {
     // On wrong code the session believes for ever that its work at the end of the transaction is on its way.
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let expire = |session: &mut Session| {
         session.set_now(Some("2030-01-01 00:00:00Z"));
         session.insert(json!([{"id": "old", "action": "x", "retention": "1 second"}])).unwrap();
@@ -70,9 +68,7 @@ fn what_was_left_to_the_end_of_the_transaction_that_drops_it_is_not_for_a_later_
 
 #[test]
 fn a_rolled_back_drop_changes_nothing() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     session.run("BEGIN; DROP EXTENSION taskq; ROLLBACK");
     assert_eq!(session.perform("x", "completed"), "a");
 }

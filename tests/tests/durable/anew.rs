@@ -23,8 +23,7 @@ fn why(session: &mut Session) -> String {
 #[test]
 fn a_task_waits_for_none_without_which_it_went_on_and_that_ends_meanwhile() {
     for start_over in ["taskq.rerun_tasks('{a}')", "taskq.reset_group('g')"] {
-        let db = Db::new();
-        let (mut first, second, mut session) = (db.connect(), db.connect(), db.connect());
+        let (_db, [mut first, second, mut session]) = Db::connected();
         session
             .insert(json!([{"id": "a", "action": "a", "group_id": "g"}, {"id": "b", "action": "b"}, {"id": "c", "action": "c"},
                            {"id": "t", "action": "t", "depends_on": ["a", "b", "c"], "num_required": 2}]))
@@ -49,13 +48,11 @@ fn a_task_waits_for_none_without_which_it_went_on_and_that_ends_meanwhile() {
 #[test]
 fn a_reset_puts_a_seed_before_those_of_its_dependencies_that_are_left() {
     for (a_is_seed, ends) in [(true, &["a"][..]), (false, &["a", "t"][..])] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session
-            .insert(json!([{"id": "a", "action": "a", "group_id": "g", "seed": a_is_seed},
-                           {"id": "b", "action": "b", "group_id": "g", "seed": !a_is_seed},
-                           {"id": "t", "action": "t", "group_id": "g", "seed": true, "depends_on": ["a", "b"], "num_required": 1}]))
-            .unwrap();
+        let (_db, [mut session]) = Db::with_tasks(
+            json!([{"id": "a", "action": "a", "group_id": "g", "seed": a_is_seed},
+                   {"id": "b", "action": "b", "group_id": "g", "seed": !a_is_seed},
+                   {"id": "t", "action": "t", "group_id": "g", "seed": true, "depends_on": ["a", "b"], "num_required": 1}]),
+        );
         for id in ends {
             session.perform(id, "completed");
         }
@@ -69,24 +66,21 @@ fn a_reset_puts_a_seed_before_those_of_its_dependencies_that_are_left() {
 
 #[test]
 fn what_is_gone_counts_only_for_a_task_that_had_enough() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     insert(&mut session, &["a", "b"], 1);
     session.cancel(&["t"]).unwrap();
     session.delete(&["b"]).unwrap();
     session.run("SELECT taskq.retry_tasks('{t}')");
     assert_eq!(session.state("t"), "blocked", "one that never ended was deleted");
 
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     insert(&mut session, &["a", "b"], 1);
     session.run("SELECT taskq.replace_tasks('[{\"id\": \"a\", \"action\": \"a\"}]')");
     session.cancel(&["t"]).unwrap();
     session.run("SELECT taskq.retry_tasks('{t}')");
     assert_eq!(session.state("t"), "blocked", "one was lost when it was replaced");
 
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     insert(&mut session, &["a", "b", "c"], 1);
     session.perform("a", "aborted");
     session.perform("b", "completed");
@@ -98,8 +92,7 @@ fn what_is_gone_counts_only_for_a_task_that_had_enough() {
         "one that was lost is gone, and the one that it had starts over"
     );
 
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     insert(&mut session, &["a", "b"], 1);
     session.perform("a", "completed");
     session.perform("t", "aborted");
@@ -110,12 +103,8 @@ fn what_is_gone_counts_only_for_a_task_that_had_enough() {
 
 #[test]
 fn what_a_suspension_has_added_is_none_of_those_of_which_some_suffice() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "a"},
-                       {"id": "t", "action": "t", "depends_on": [{"id": "a", "condition": "settled"}], "num_required": 1}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "a"},
+            {"id": "t", "action": "t", "depends_on": [{"id": "a", "condition": "settled"}], "num_required": 1}]));
     session.perform("a", "aborted");
     let grant = session.own_one("t");
     suspend(&mut session, &grant, FOR_S).unwrap();
@@ -132,8 +121,7 @@ fn what_a_suspension_has_added_is_none_of_those_of_which_some_suffice() {
 
 #[test]
 fn a_suspended_task_waits_for_no_more_of_them_than_it_had() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     insert(&mut session, &["a", "b"], 1);
     session.perform("a", "aborted");
     session.perform("b", "completed");
@@ -153,8 +141,7 @@ fn a_suspended_task_waits_for_no_more_of_them_than_it_had() {
 
 #[test]
 fn what_a_task_in_progress_went_on_without_may_start_over() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     insert(&mut session, &["a", "b"], 1);
     session.perform("a", "completed");
     let grant = session.own_one("t");
@@ -165,8 +152,7 @@ fn what_a_task_in_progress_went_on_without_may_start_over() {
 
 #[test]
 fn a_task_keeps_what_it_has_counted_of_one_when_another_starts_over() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     insert(&mut session, &["a", "b"], 2);
     session.perform("a", "completed");
     session.perform("b", "completed");
@@ -178,8 +164,7 @@ fn a_task_keeps_what_it_has_counted_of_one_when_another_starts_over() {
 
 #[test]
 fn a_suspended_task_may_be_given_again_what_it_went_on_without() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     insert(&mut session, &["a", "b"], 1);
     session.perform("a", "completed");
     let grant = session.own_one("t");
@@ -193,8 +178,7 @@ fn a_suspended_task_may_be_given_again_what_it_went_on_without() {
 
 #[test]
 fn a_rewound_task_goes_on_with_those_that_it_had() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     insert(&mut session, &["a"], 1);
     session.perform("a", "completed");
     let grant = session.own_one("t");
@@ -211,8 +195,7 @@ fn a_rewound_task_goes_on_with_those_that_it_had() {
 /// On wrong code each of these is looked for among all dependencies of the task.
 #[test]
 fn some_of_very_many_start_over_without_reading_all_for_each() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     // By these statistics a task has one dependency.
     session.run("SELECT taskq.insert_tasks(jsonb_agg(x)) FROM generate_series(1, 300) AS n, LATERAL (VALUES (jsonb_build_object('id', 'o' || n, 'action', 'o')), (jsonb_build_object('action', 'n', 'depends_on', jsonb_build_array('o' || n)))) AS v (x)");
     session.run("VACUUM ANALYZE taskq.dependency");

@@ -31,12 +31,8 @@ fn until_x(session: &mut Session) {
 
 #[test]
 fn one_that_some_suffice_for_comes_back_with_what_was_removed_while_it_ran() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "a"},
-                       {"id": "t", "action": "t", "depends_on": [{"id": "a", "condition": "settled"}], "num_required": 1}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "a"},
+            {"id": "t", "action": "t", "depends_on": [{"id": "a", "condition": "settled"}], "num_required": 1}]));
     session.cancel(&["a"]).unwrap();
     let grant = session.own_one("t");
     session.run("SELECT taskq.retry_tasks('{a}')");
@@ -47,11 +43,8 @@ fn one_that_some_suffice_for_comes_back_with_what_was_removed_while_it_ran() {
 
 #[test]
 fn what_has_ended_as_it_should_keeps_its_condition_when_it_is_named_again() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "x", "action": "x"}, {"id": "t", "action": "t", "depends_on": ["x"]}]))
-        .unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "x", "action": "x"}, {"id": "t", "action": "t", "depends_on": ["x"]}]));
     session.perform("x", "completed");
     let grant = session.own_one("t");
     let named =
@@ -69,12 +62,8 @@ fn what_has_ended_as_it_should_keeps_its_condition_when_it_is_named_again() {
 
 #[test]
 fn a_task_that_a_child_has_ended_gets_no_dependency_of_the_call() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "d", "action": "d"}, {"id": "p", "action": "p"},
-                       {"id": "t", "action": "t", "depends_on": ["p"]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "d", "action": "d"}, {"id": "p", "action": "p"},
+            {"id": "t", "action": "t", "depends_on": ["p"]}]));
     session.cancel(&["d"]).unwrap();
     session.perform("p", "completed");
     let grant = session.own_one("t");
@@ -91,8 +80,7 @@ fn a_task_that_a_child_has_ended_gets_no_dependency_of_the_call() {
 #[test]
 fn an_end_that_was_kept_is_not_counted_again_after_a_retry() {
     for (second, failures) in [("completed", 0), ("aborted", 1)] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         with_a_failure(&mut session);
         session.run(if second == "completed" {
             "SELECT taskq.rerun_tasks('{x}', false)"
@@ -109,12 +97,8 @@ fn an_end_that_was_kept_is_not_counted_again_after_a_retry() {
 
 #[test]
 fn a_failure_of_a_suspension_goes_beside_one_of_those_that_suffice() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "b", "action": "x"}, {"id": "x", "action": "x"},
-                       {"id": "t", "action": "t", "depends_on": [{"id": "b", "condition": "settled"}], "num_required": 1}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "b", "action": "x"}, {"id": "x", "action": "x"},
+            {"id": "t", "action": "t", "depends_on": [{"id": "b", "condition": "settled"}], "num_required": 1}]));
     session.cancel(&["b"]).unwrap();
     until_x(&mut session);
     session.cancel(&["x"]).unwrap();
@@ -127,8 +111,7 @@ fn a_failure_of_a_suspension_goes_beside_one_of_those_that_suffice() {
 
 #[test]
 fn a_rewound_task_counts_what_is_left() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     with_a_failure(&mut session);
     let grant = session.own_one("t");
     session.run(&format!("SELECT taskq.save_step('t', '{}', 'u')", grant.token));
@@ -141,8 +124,7 @@ fn a_rewound_task_counts_what_is_left() {
 
 #[test]
 fn a_failure_that_is_taken_back_while_the_task_is_in_progress_goes_at_once() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     with_a_failure(&mut session);
     let grant = session.own_one("t");
     session.run("SELECT taskq.retry_tasks('{x}')");
@@ -154,11 +136,9 @@ fn a_failure_that_is_taken_back_while_the_task_is_in_progress_goes_at_once() {
 
 #[test]
 fn a_suspended_task_is_not_downstream_of_what_it_is_suspended_for() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "x", "action": "x"}, {"id": "t", "action": "t"}, {"id": "s", "action": "s", "signal": true}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "x", "action": "x"}, {"id": "t", "action": "t"}, {"id": "s", "action": "s", "signal": true}]),
+    );
     let grant = session.own_one("t");
     let named = "depends_on => '[{\"id\": \"x\", \"condition\": \"aborted\"}, \"s\"]'";
     suspend(&mut session, &grant, named).unwrap();

@@ -24,8 +24,7 @@ fn insert(session: &mut Session, required: i32) {
 
 #[test]
 fn what_a_task_went_on_without_and_was_suspended_for_goes_with_the_suspension() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     insert(&mut session, 1);
     session.perform("a", "completed");
     let grant = session.own_one("t");
@@ -44,12 +43,8 @@ fn what_a_task_went_on_without_and_was_suspended_for_goes_with_the_suspension() 
 /// What a suspension has lost is not lost for the task that starts over.
 #[test]
 fn a_task_that_aborted_by_the_condition_of_a_suspension_may_be_retried() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "a"},
-                       {"id": "t", "action": "t", "depends_on": [{"id": "a", "condition": "settled"}]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "a"},
+            {"id": "t", "action": "t", "depends_on": [{"id": "a", "condition": "settled"}]}]));
     session.perform("a", "completed");
     let grant = session.own_one("t");
     session.run("SELECT taskq.rerun_tasks('{a}', false)");
@@ -64,8 +59,7 @@ fn a_task_that_aborted_by_the_condition_of_a_suspension_may_be_retried() {
 
 #[test]
 fn a_task_waits_again_for_what_it_is_suspended_for() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     insert(&mut session, 1);
     session.perform("a", "completed");
     let grant = session.own_one("t");
@@ -86,8 +80,7 @@ fn a_task_waits_again_for_what_it_is_suspended_for() {
 
 #[test]
 fn two_suspensions_in_one_transaction_are_two() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('t', 't')");
     session.run("BEGIN");
     for id in ["s", "z"] {
@@ -107,16 +100,13 @@ fn two_suspensions_in_one_transaction_are_two() {
 
 #[test]
 fn a_task_that_loses_all_by_one_deletion_goes_with_them() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "x", "action": "w"}, {"id": "y", "action": "w", "depends_on": ["x"]},
-                       {"id": "z", "action": "w", "depends_on": ["y"]}, {"id": "other", "action": "w"},
-                       {"id": "some", "action": "w", "depends_on": ["x", "y", "z"], "num_required": 2},
-                       {"id": "all", "action": "w", "depends_on": ["x", "y", "z"]},
-                       {"id": "left", "action": "w", "depends_on": ["x", "y", "other"], "num_required": 2},
-                       {"id": "after", "action": "w", "depends_on": [{"id": "left", "condition": "aborted"}]}]))
-        .unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "x", "action": "w"}, {"id": "y", "action": "w", "depends_on": ["x"]},
+               {"id": "z", "action": "w", "depends_on": ["y"]}, {"id": "other", "action": "w"},
+               {"id": "some", "action": "w", "depends_on": ["x", "y", "z"], "num_required": 2},
+               {"id": "all", "action": "w", "depends_on": ["x", "y", "z"]},
+               {"id": "left", "action": "w", "depends_on": ["x", "y", "other"], "num_required": 2},
+               {"id": "after", "action": "w", "depends_on": [{"id": "left", "condition": "aborted"}]}]));
     assert_eq!(session.delete(&["x"]).unwrap(), 5);
     assert_eq!(session.all::<String>("SELECT id FROM taskq.tasks ORDER BY 1"), ["after", "left", "other"]);
     let left = session.task("left").unwrap();
@@ -128,14 +118,10 @@ fn a_task_that_loses_all_by_one_deletion_goes_with_them() {
 /// Its earlier end stays in the numbers of the task; a dependency that is asked for is a new one, on the end to come.
 #[test]
 fn a_dependency_on_one_that_started_over_is_waited_for_if_it_is_added() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "a"}, {"id": "b", "action": "b"},
-                       {"id": "t", "action": "t", "depends_on": [{"id": "a", "condition": "settled"}]},
-                       {"id": "u", "action": "u", "depends_on": ["a", "b"], "num_required": 2},
-                       {"id": "v", "action": "v", "depends_on": ["a", "b"], "num_required": 1}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "a"}, {"id": "b", "action": "b"},
+            {"id": "t", "action": "t", "depends_on": [{"id": "a", "condition": "settled"}]},
+            {"id": "u", "action": "u", "depends_on": ["a", "b"], "num_required": 2},
+            {"id": "v", "action": "v", "depends_on": ["a", "b"], "num_required": 1}]));
     session.perform("a", "aborted");
     session.run("SELECT taskq.rerun_tasks('{a}', false)");
     assert_eq!((session.state("t"), session.state("v")), ("ready".to_owned(), "blocked".to_owned()));
@@ -151,9 +137,8 @@ fn a_dependency_on_one_that_started_over_is_waited_for_if_it_is_added() {
 
 #[test]
 fn a_task_may_be_suspended_again_for_what_has_ended_otherwise_meanwhile() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "t", "action": "t"}, {"id": "d", "action": "d"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "t", "action": "t"}, {"id": "d", "action": "d"}]));
     let for_d = "depends_on => '[{\"id\": \"d\", \"condition\": \"completed\"}]'";
     let grant = session.own_one("t");
     suspend(&mut session, &grant, for_d).unwrap();
@@ -168,12 +153,8 @@ fn a_task_may_be_suspended_again_for_what_has_ended_otherwise_meanwhile() {
 /// As one that is free keeps it.
 #[test]
 fn a_suspended_task_has_had_what_is_deleted_meanwhile() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "a"}, {"id": "b", "action": "b"},
-                       {"id": "t", "action": "t", "num_required": 2, "depends_on": [{"id": "a", "condition": "settled"}, "b"]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "a"}, {"id": "b", "action": "b"},
+            {"id": "t", "action": "t", "num_required": 2, "depends_on": [{"id": "a", "condition": "settled"}, "b"]}]));
     session.perform("a", "aborted");
     session.perform("b", "completed");
     let grant = session.own_one("t");

@@ -19,8 +19,7 @@ fn some_suffice(session: &mut Session) -> taskq_tests::Grant {
 
 #[test]
 fn a_suspended_task_waits_for_all_whatever_has_sufficed_before() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = some_suffice(&mut session);
     session.insert(json!([{"id": "e", "action": "e"}, {"id": "f", "action": "f"}])).unwrap();
     suspend(&mut session, &grant, FOR_S).unwrap();
@@ -34,8 +33,7 @@ fn a_suspended_task_waits_for_all_whatever_has_sufficed_before() {
 
 #[test]
 fn deleting_what_it_is_suspended_for_frees_it_whatever_has_sufficed_before() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = some_suffice(&mut session);
     session.insert(json!([{"id": "d2", "action": "d2"}])).unwrap();
     suspend(&mut session, &grant, "depends_on => '[\"d2\", {\"id\": \"s\", \"signal\": true}]'").unwrap();
@@ -48,13 +46,9 @@ fn deleting_what_it_is_suspended_for_frees_it_whatever_has_sufficed_before() {
 #[test]
 fn a_child_of_the_same_call_counts_as_well() {
     for (awaited, in_order) in [("w", true), ("w", false), ("n1", true)] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session
-            .insert(
-                json!([{"id": "n1", "action": "n"}, {"id": "n2", "action": "n"}, {"id": "w", "action": "w"}]),
-            )
-            .unwrap();
+        let (_db, [mut session]) = Db::with_tasks(
+            json!([{"id": "n1", "action": "n"}, {"id": "n2", "action": "n"}, {"id": "w", "action": "w"}]),
+        );
         let grants = session.own("x", 2, &["n"]).unwrap();
         let mut returns = vec![
             json!({"task_id": "n1", "token": grants[0].token, "status_code": "pending", "children_block": true,
@@ -73,8 +67,7 @@ fn a_child_of_the_same_call_counts_as_well() {
 
 #[test]
 fn a_child_that_names_its_parent_is_waited_for_as_it_says() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('n', 'n'), taskq.insert_task('m', 'n')");
     let grants = session.own("w", 2, &["n"]).unwrap();
     let child = "children_block => true, children => '[{\"id\": \"c\", \"action\": \"c\", \"to_signal_after\": [\"n\"]}]'";
@@ -97,13 +90,11 @@ fn what_was_dropped_comes_back_with_a_retry() {
         "taskq.retry_tasks('{d0,d1,n}')",
         "taskq.reset_group('g')",
     ] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session
-            .insert(json!([{"id": "d0", "action": "d0", "group_id": "g"}, {"id": "d1", "action": "d1", "group_id": "g"},
-                           {"id": "d2", "action": "d2", "group_id": "g"}, {"id": "d3", "action": "d3", "group_id": "g"},
-                           {"id": "n", "action": "n", "depends_on": ["d0", "d1", "d2", "d3"], "num_required": 3, "group_id": "g"}]))
-            .unwrap();
+        let (_db, [mut session]) = Db::with_tasks(
+            json!([{"id": "d0", "action": "d0", "group_id": "g"}, {"id": "d1", "action": "d1", "group_id": "g"},
+                   {"id": "d2", "action": "d2", "group_id": "g"}, {"id": "d3", "action": "d3", "group_id": "g"},
+                   {"id": "n", "action": "n", "depends_on": ["d0", "d1", "d2", "d3"], "num_required": 3, "group_id": "g"}]),
+        );
         session.perform("d0", "aborted");
         session.perform("d1", "aborted");
         assert_eq!(
@@ -130,14 +121,10 @@ fn what_was_dropped_comes_back_with_a_retry() {
 
 #[test]
 fn a_retry_with_too_few_dependencies_left_aborts_again() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(
-            json!([{"id": "d0", "action": "d0"}, {"id": "d1", "action": "d1"}, {"id": "d2", "action": "d2"},
-                       {"id": "n", "action": "n", "depends_on": ["d0", "d1", "d2"], "num_required": 3}]),
-        )
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "d0", "action": "d0"}, {"id": "d1", "action": "d1"}, {"id": "d2", "action": "d2"},
+               {"id": "n", "action": "n", "depends_on": ["d0", "d1", "d2"], "num_required": 3}]),
+    );
     session.delete(&["d1"]).unwrap();
     assert_eq!(session.state("n"), "aborted");
     session.run("SELECT taskq.retry_tasks('{n}')");
@@ -150,8 +137,7 @@ fn a_retry_with_too_few_dependencies_left_aborts_again() {
 /// It begins anew, and is suspended again if it wants.
 #[test]
 fn a_retry_ends_a_suspension() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     suspended(&mut session, "a", "[{\"id\": \"got\", \"signal\": true}, {\"id\": \"s\", \"signal\": true}]");
     assert!(signal(&mut session, "got"));
     session.run("SELECT taskq.cancel_tasks('{a}'); SELECT taskq.retry_tasks('{a}')");
@@ -163,11 +149,8 @@ fn a_retry_ends_a_suspension() {
 
 #[test]
 fn two_that_wait_for_each_other_come_back() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "g", "action": "g"}, {"id": "f", "action": "f", "depends_on": ["g"]}]))
-        .unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "g", "action": "g"}, {"id": "f", "action": "f", "depends_on": ["g"]}]));
     session.cancel(&["f"]).unwrap();
     let g = session.own_one("g");
     assert_eq!(
@@ -180,9 +163,8 @@ fn two_that_wait_for_each_other_come_back() {
 
 #[test]
 fn failures_go_with_the_end_that_is_taken_back() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "d0", "action": "d0"}, {"id": "n", "action": "n"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "d0", "action": "d0"}, {"id": "n", "action": "n"}]));
     let grant = session.own_one("n");
     suspend(&mut session, &grant, "depends_on => '[\"d0\"]'").unwrap();
     session.perform("d0", "aborted");
@@ -198,8 +180,7 @@ fn failures_go_with_the_end_that_is_taken_back() {
 
 #[test]
 fn a_dependency_that_is_not_needed_blocks_nothing() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = some_suffice(&mut session);
     session.give("n", grant.token, "pending").unwrap();
     session.insert(json!([{"id": "e", "action": "e"}])).unwrap();
@@ -209,8 +190,7 @@ fn a_dependency_that_is_not_needed_blocks_nothing() {
 
 #[test]
 fn a_reset_takes_back_what_suspensions_have_added() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('a', 'x', group_id => 'g')");
     let grant = session.own_one("x");
     suspend(&mut session, &grant, FOR_S).unwrap();
@@ -224,11 +204,9 @@ fn a_reset_takes_back_what_suspensions_have_added() {
 #[test]
 fn what_starts_over_is_not_needed_where_others_suffice() {
     for start_over in ["taskq.rerun_tasks('{a}')", "taskq.reset_group('g')"] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session
-            .insert(json!([{"id": "a", "action": "a", "group_id": "g"}, {"id": "b", "action": "b"}, {"id": "c", "action": "c"}]))
-            .unwrap();
+        let (_db, [mut session]) = Db::with_tasks(
+            json!([{"id": "a", "action": "a", "group_id": "g"}, {"id": "b", "action": "b"}, {"id": "c", "action": "c"}]),
+        );
         session.run("SELECT taskq.complete_task(x) FROM unnest('{a,b,c}'::text[]) AS x");
         session
             .insert(json!([{"id": "n", "action": "n", "depends_on": ["a", "b", "c"], "num_required": 2}]))
@@ -252,12 +230,8 @@ fn what_starts_over_is_not_needed_where_others_suffice() {
 
 #[test]
 fn what_it_has_gone_on_without_is_no_dependency_when_another_starts_over() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "a"}, {"id": "b", "action": "b"},
-                       {"id": "n", "action": "n", "depends_on": [{"id": "a", "condition": "settled"}, "b"], "num_required": 1}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "a"}, {"id": "b", "action": "b"},
+            {"id": "n", "action": "n", "depends_on": [{"id": "a", "condition": "settled"}, "b"], "num_required": 1}]));
     session.perform("a", "aborted");
     session.perform("b", "completed");
     session.run("SELECT taskq.retry_tasks('{a}')");
@@ -269,9 +243,8 @@ fn what_it_has_gone_on_without_is_no_dependency_when_another_starts_over() {
 
 #[test]
 fn a_retry_brings_no_suspended_task_back_that_has_lost_another() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "d0", "action": "z"}, {"id": "d1", "action": "z"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "d0", "action": "z"}, {"id": "d1", "action": "z"}]));
     suspended(&mut session, "t", "[\"d1\", {\"id\": \"d0\", \"condition\": \"completed\"}]");
     session.cancel(&["d1"]).unwrap();
     session.cancel(&["d0"]).unwrap();

@@ -9,8 +9,7 @@ const FOR_S: &str = "depends_on => '[{\"id\": \"s\", \"signal\": true}]'";
 
 #[test]
 fn it_gives_its_places_up() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT taskq.set_action('work', max_concurrency => 1), taskq.set_group('g', max_concurrency => 1)",
     );
@@ -27,8 +26,7 @@ fn it_gives_its_places_up() {
 
 #[test]
 fn a_leader_gives_its_merge_key_up() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT taskq.insert_task(id, 'work', merge_key => 'k') FROM unnest('{lead,rider}'::text[]) AS id",
     );
@@ -48,8 +46,7 @@ fn a_leader_gives_its_merge_key_up() {
 
 #[test]
 fn it_is_cancelled_replaced_and_changed_as_others_that_wait() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for id in ["cancelled", "replaced", "changed", "longer"] {
         suspended(&mut session, id, "[{\"id\": \"s\", \"signal\": true}]");
     }
@@ -70,8 +67,7 @@ fn it_is_cancelled_replaced_and_changed_as_others_that_wait() {
 
 #[test]
 fn deleting_what_it_waits_for_frees_it() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task(id, 'x') FROM unnest('{a,b}'::text[]) AS id");
     suspended(&mut session, "t", "[\"a\", \"b\"]");
     assert_eq!(session.delete(&["a"]).unwrap(), 1);
@@ -83,8 +79,7 @@ fn deleting_what_it_waits_for_frees_it() {
 
 #[test]
 fn what_it_waited_for_is_kept_until_it_has_ended() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     suspended(&mut session, "t", "[{\"id\": \"a\", \"signal\": true}, {\"id\": \"b\", \"signal\": true}]");
     assert!(signal(&mut session, "a"));
     let later = |session: &mut Session, year: i32| {
@@ -103,8 +98,7 @@ fn what_it_waited_for_is_kept_until_it_has_ended() {
 
 #[test]
 fn a_paused_action_and_group_hold_it_when_it_goes_on() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('t', 'work', group_id => 'g')");
     let grant = session.own_one("work");
     suspend(&mut session, &grant, FOR_S).unwrap();
@@ -117,27 +111,10 @@ fn a_paused_action_and_group_hold_it_when_it_goes_on() {
     assert_eq!(session.own_one("work").num_tries, 1);
 }
 
-#[test]
-fn what_was_rolled_back_to_a_savepoint_is_held_as_before() {
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
-    session.run("SELECT taskq.insert_task('t', 'work')");
-    let grant = session.own_one("work");
-    session.run("BEGIN; SAVEPOINT a");
-    suspend(&mut session, &grant, FOR_S).unwrap();
-    session.run("ROLLBACK TO a");
-    suspend(&mut session, &grant, "depends_on => '[{\"id\": \"z\", \"signal\": true}]'").unwrap();
-    session.run("COMMIT");
-    assert_eq!(other.state("s"), "gone");
-    assert!(signal(&mut other, "z"));
-    assert_eq!(other.own_one("work").num_tries, 1);
-}
-
 /// In one transaction a task may be suspended, signalled and granted again, several times.
 #[test]
 fn it_goes_round_within_a_transaction() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('t', 'work')");
     for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
         session.run(&format!("BEGIN ISOLATION LEVEL {level}"));
@@ -166,8 +143,7 @@ fn prepared(session: &mut Session, end: &str) {
 #[test]
 fn a_signal_that_is_prepared_counts_when_it_is_committed() {
     for (end, state) in [("COMMIT", "ready"), ("ROLLBACK", "blocked")] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         prepared(&mut session, end);
         session.run("SELECT taskq.maintain()");
         assert_eq!(session.state("t"), state);
@@ -177,8 +153,7 @@ fn a_signal_that_is_prepared_counts_when_it_is_committed() {
 /// It is still the one of its key and period: it has not ended.
 #[test]
 fn a_unique_task_stays_the_only_one_while_it_is_suspended() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let unique =
         |id: &str| json!([{"id": id, "action": "work", "unique_by": {"key": "k", "period": "1 day"}}]);
     assert_eq!(session.insert(unique("first")).unwrap(), ["first"]);
@@ -196,8 +171,7 @@ fn a_unique_task_stays_the_only_one_while_it_is_suspended() {
 
 #[test]
 fn why_and_graph_show_for_what_it_waits_and_until_when() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('t', 'work', group_id => 'g')");
     let grant = session.own_one("work");
     let arguments = FOR_S.to_owned() + ", wait_at_most => '1 day'";
@@ -213,11 +187,9 @@ fn why_and_graph_show_for_what_it_waits_and_until_when() {
 /// left out, and the second for nothing.
 #[test]
 fn a_child_that_its_key_leaves_out_moves_no_other_childs_place() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "h", "action": "c", "unique_by": "k"}, {"id": "a", "action": "x"}, {"id": "b", "action": "x"}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "h", "action": "c", "unique_by": "k"}, {"id": "a", "action": "x"}, {"id": "b", "action": "x"}]),
+    );
     session.run(
         "SELECT taskq.return_tasks((
              SELECT jsonb_agg(jsonb_build_object('task_id', task_id, 'token', token, 'status_code', 'pending',

@@ -22,9 +22,8 @@ fn codes(results: &Value) -> Vec<&str> {
 fn a_failure_that_is_taken_back_while_the_task_is_in_progress_counts_no_more() {
     for again in ["retry_tasks('{b}')", "rerun_tasks('{b}')"] {
         for (second, failures) in [("completed", 0), ("aborted", 1)] {
-            let db = Db::new();
-            let mut session = db.connect();
-            session.insert(json!([{"id": "t", "action": "work"}, {"id": "b", "action": "x"}])).unwrap();
+            let (_db, [mut session]) =
+                Db::with_tasks(json!([{"id": "t", "action": "work"}, {"id": "b", "action": "x"}]));
             until_b(&mut session);
             session.perform("x", "aborted");
             let grant = session.own_one("work");
@@ -40,11 +39,9 @@ fn a_failure_that_is_taken_back_while_the_task_is_in_progress_counts_no_more() {
 
 #[test]
 fn what_starts_over_is_waited_for_by_all_that_named_it() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "b", "action": "x"}, {"id": "new", "action": "other"}, {"id": "had", "action": "work"}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "b", "action": "x"}, {"id": "new", "action": "other"}, {"id": "had", "action": "work"}]),
+    );
     session.perform("x", "aborted");
     until_b(&mut session);
     for (action, id) in [("work", "had"), ("other", "new")] {
@@ -72,12 +69,9 @@ fn what_starts_over_is_waited_for_by_all_that_named_it() {
 #[test]
 fn what_the_task_went_on_without_is_a_new_dependency_when_it_is_named() {
     for (end, code) in [("completed", "pending"), ("aborted", "aborted")] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session
-            .insert(json!([{"id": "a", "action": "a"}, {"id": "b", "action": "x"},
-                           {"id": "t", "action": "work", "depends_on": ["a", "b"], "num_required": 1}]))
-            .unwrap();
+        let (_db, [mut session]) =
+            Db::with_tasks(json!([{"id": "a", "action": "a"}, {"id": "b", "action": "x"},
+                    {"id": "t", "action": "work", "depends_on": ["a", "b"], "num_required": 1}]));
         session.perform("a", "completed");
         session.perform("x", end);
         let grant = session.own_one("work");
@@ -88,9 +82,8 @@ fn what_the_task_went_on_without_is_a_new_dependency_when_it_is_named() {
 
 #[test]
 fn the_code_is_that_which_a_child_has_left() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "t", "action": "work"}, {"id": "lost", "action": "x"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "t", "action": "work"}, {"id": "lost", "action": "x"}]));
     session.cancel(&["lost"]).unwrap();
     let grant = session.own_one("work");
     let children = "children_block => true, children => '[{\"id\": \"c\", \"action\": \"c\", \"depends_on\": [\"lost\"], \"to_signal_after\": [\"t\"]}]'";

@@ -1,10 +1,7 @@
 //! Suspensions beside what happens at the same moment: each end of what is waited for counts once, for the wait that it is of.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use serde_json::json;
-use taskq_tests::{Answer, Background, Db, Progress, Session, random::Random, sqlstate};
+use taskq_tests::{Answer, Db, Progress, Session, sqlstate};
 
 use super::{own_with_results, signal, suspend, suspended, waits_for};
 
@@ -12,8 +9,7 @@ use super::{own_with_results, signal, suspend, suspended, waits_for};
 #[test]
 fn an_end_in_an_open_transaction_is_counted_or_waited_for() {
     for commit in [true, false] {
-        let db = Db::new();
-        let (mut first, mut second, mut watcher) = (db.connect(), db.connect(), db.connect());
+        let (_db, [mut first, mut second, mut watcher]) = Db::connected();
         watcher.run("SELECT taskq.insert_task('a', 'x'), taskq.insert_task('t', 'work')");
         let a = first.own_one("x");
         let grant = second.own_one("work");
@@ -34,8 +30,7 @@ fn an_end_in_an_open_transaction_is_counted_or_waited_for() {
 /// The end of a dependency that some-of-many does without is still on its way when the task waits for another one.
 #[test]
 fn an_end_of_an_earlier_wait_counts_for_nothing() {
-    let db = Db::new();
-    let (mut first, mut second, mut session) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut first, mut second, mut session]) = Db::connected();
     session
         .insert(json!([{"id": "a", "action": "a"}, {"id": "b", "action": "b"},
                        {"id": "t", "action": "work", "depends_on": ["a", "b"], "num_required": 1}]))
@@ -60,8 +55,7 @@ fn an_end_of_an_earlier_wait_counts_for_nothing() {
 /// Two tasks that wait for each other: the second is refused, and still held.
 #[test]
 fn two_suspensions_that_close_a_cycle() {
-    let db = Db::new();
-    let (mut first, mut second, mut watcher) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut first, mut second, mut watcher]) = Db::connected();
     watcher.run("SELECT taskq.insert_task('a', 'a'), taskq.insert_task('b', 'b')");
     let (a, b) = (first.own_one("a"), second.own_one("b"));
     first.run("BEGIN");
@@ -80,93 +74,19 @@ fn two_suspensions_that_close_a_cycle() {
 /// The same through a task that waits for both.
 #[test]
 fn a_cycle_through_others_is_found() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "a"}, {"id": "m", "action": "m", "depends_on": ["a"]},
-                       {"id": "n", "action": "m", "depends_on": ["m"]}, {"id": "b", "action": "b"},
-                       {"id": "o", "action": "m", "depends_on": ["b"]}]))
-        .unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "a"}, {"id": "m", "action": "m", "depends_on": ["a"]},
+                {"id": "n", "action": "m", "depends_on": ["m"]}, {"id": "b", "action": "b"},
+                {"id": "o", "action": "m", "depends_on": ["b"]}]));
     let (a, b) = (session.own_one("a"), session.own_one("b"));
     suspend(&mut session, &a, "depends_on => '[\"o\"]'").unwrap();
     let error = suspend(&mut session, &b, "depends_on => '[\"n\"]'").unwrap_err();
     assert_eq!(sqlstate(&error), "TQ004");
 }
 
-/// Workers suspend tasks for signals and for each other's children, others send the signals, once early and once late, some twice:
-/// in the end all have ended, each signal was taken once.
-#[test]
-fn storm() {
-    const TASKS: u64 = 120;
-    const ROUNDS: u64 = 4;
-    let db = Db::new();
-    let mut session = db.connect();
-    session.run(&format!("SELECT taskq.insert_task('t' || n, 'work') FROM generate_series(1, {TASKS}) AS n"));
-    let over = Arc::new(AtomicBool::new(false));
-    let worker = |n: u64| -> Background<()> {
-        let over = over.clone();
-        db.connect().background(move |s| {
-            let mut random = Random::new(n);
-            while !over.load(Ordering::Relaxed) {
-                for grant in s.own_with("w", 3, &["work", "child"], "wait => '0.2 seconds'").unwrap() {
-                    let rounds: i64 = s.one(&format!(
-                        "SELECT count(*) FROM taskq.dependencies WHERE run = '{}'",
-                        grant.task_id
-                    ));
-                    if grant.action == "child" || rounds >= ROUNDS as i64 {
-                        s.complete(&grant);
-                        continue;
-                    }
-                    let arguments = match random.below(3) {
-                        0 => format!(
-                            "children_block => true, children => '[{{\"id\": \"{} c{rounds}\", \"action\": \"child\"}}]'",
-                            grant.task_id
-                        ),
-                        _ => format!("depends_on => '[{{\"id\": \"{} s{rounds}\", \"signal\": true}}]'", grant.task_id),
-                    };
-                    suspend(s, &grant, &arguments).unwrap();
-                }
-            }
-        })
-    };
-    let signaller = |n: u64| -> Background<()> {
-        let over = over.clone();
-        db.connect().background(move |s| {
-            let mut random = Random::new(100 + n);
-            while !over.load(Ordering::Relaxed) {
-                let open: Vec<String> = s
-                    .all("SELECT id FROM taskq.tasks WHERE action = 'signal' AND state = 'blocked' LIMIT 20");
-                for id in open {
-                    if random.below(4) > 0 {
-                        s.run(&format!("SELECT taskq.signal('{id}')"));
-                    }
-                }
-                let early = format!("t{} s{}", random.below(TASKS) + 1, random.below(ROUNDS));
-                s.run(&format!("SELECT taskq.signal('{early}')"));
-            }
-        })
-    };
-    let others: Vec<Background<()>> = (0..4).map(worker).chain((0..3).map(signaller)).collect();
-    taskq_tests::until("all have ended", || {
-        (session
-            .one::<i64>("SELECT count(*) FROM taskq.tasks WHERE action = 'work' AND state <> 'completed'")
-            == 0)
-            .then_some(())
-    });
-    over.store(true, Ordering::Relaxed);
-    others.into_iter().for_each(|other| drop(other.join()));
-    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.waits"), 0);
-    assert_eq!(
-        session.one::<i32>("SELECT max(num_tries) FROM taskq.tasks WHERE action = 'work'"),
-        1,
-        "no suspension was a try"
-    );
-}
-
 #[test]
 fn a_return_beside_an_insertion_below_a_suspended_task_makes_no_deadlock() {
-    let db = Db::new();
-    let (mut session, mut inserter) = (db.connect(), db.connect());
+    let (db, [mut session, mut inserter]) = Db::connected();
     session.run("SELECT taskq.insert_task('t', 'work')");
     let grant = session.own_one("work");
     inserter.run("BEGIN");
@@ -191,8 +111,7 @@ fn behind_an_old_snapshot(
     beside: impl Fn(&mut Session),
     call: impl Fn(&mut Session) -> Answer<()>,
 ) {
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
+    let (_db, [mut session, mut other]) = Db::connected();
     session.run("SELECT taskq.insert_task('t', 'work')");
     let mut tries = 0;
     loop {

@@ -7,12 +7,10 @@ use super::suspend;
 
 #[test]
 fn what_cannot_be_waited_for_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "t", "action": "work"}, {"id": "after", "action": "y", "depends_on": ["t"]},
-                       {"id": "last", "action": "y", "depends_on": ["after"]}, {"id": "free", "action": "z"}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "t", "action": "work"}, {"id": "after", "action": "y", "depends_on": ["t"]},
+               {"id": "last", "action": "y", "depends_on": ["after"]}, {"id": "free", "action": "z"}]),
+    );
     let grant = session.own_one("work");
     let token = grant.token;
     let call = |arguments: &str| format!("SELECT taskq.return_task('t', $1, {arguments})");
@@ -58,8 +56,7 @@ fn what_cannot_be_waited_for_is_refused() {
 
 #[test]
 fn a_signal_in_an_element_is_for_suspending_only() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let tasks = json!([{"id": "t", "action": "x", "depends_on": [{"id": "s", "signal": true}]}]);
     refused(&mut session, "TQ006", "signal", "SELECT taskq.insert_tasks($1)", &[&tasks]);
 }

@@ -11,8 +11,7 @@ fn signal_all(session: &mut Session, signals: &Value) -> i64 {
 
 #[test]
 fn it_does_for_each_what_signal_does_and_counts_the_first() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET taskq.now = '2090-01-01 00:00Z'");
     session
         .insert(json!([{"id": "there", "action": "approval", "signal": true}, {"id": "done", "action": "signal", "signal": true},
@@ -47,8 +46,7 @@ fn it_does_for_each_what_signal_does_and_counts_the_first() {
 
 #[test]
 fn one_that_is_wrong_refuses_all() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('s', 'signal', signal => true), taskq.insert_task('ready', 'x'), taskq.insert_task('held', 'h')");
     session.own_one("h");
     for (code, word, element) in [
@@ -76,8 +74,7 @@ fn one_that_is_wrong_refuses_all() {
 #[test]
 fn of_calls_at_once_each_signal_is_completed_by_one() {
     for commit in [true, false] {
-        let db = Db::new();
-        let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
+        let (_db, [mut first, second, mut watcher]) = Db::connected();
         watcher.run("SELECT taskq.insert_task('there', 'signal', signal => true)");
         first.run("BEGIN");
         assert!(first.one::<bool>("SELECT taskq.signal('new', '1')"));
@@ -93,8 +90,7 @@ fn of_calls_at_once_each_signal_is_completed_by_one() {
 /// Calls that name the same signals in any order do not meet in a deadlock, and count each once.
 #[test]
 fn in_any_order_beside_each_other() {
-    let db = Db::new();
-    let mut watcher = db.connect();
+    let (db, [mut watcher]) = Db::connected();
     let counts: Vec<i64> = (0..4)
         .map(|n| {
             db.connect().background(move |session| {
@@ -119,8 +115,7 @@ fn in_any_order_beside_each_other() {
 
 /// A task waits for so many signals, and gets them in one call: its counter is written once.
 fn one_update(signals: usize) {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let awaited: Vec<Value> = (0..=signals).map(|n| json!({"id": n.to_string(), "signal": true})).collect();
     suspended(&mut session, "t", &json!(awaited).to_string());
     session.run("BEGIN");

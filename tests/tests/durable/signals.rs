@@ -7,8 +7,7 @@ use super::{signal, suspended};
 
 #[test]
 fn the_first_one_wins() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     suspended(&mut session, "t", "[{\"id\": \"s\", \"signal\": true}]");
     assert_eq!(session.own("w", 1, &["signal"]).unwrap().len(), 0, "no worker gets it");
     assert!(session.one::<bool>("SELECT taskq.signal('s', '{\"by\": \"ann\"}', 'fine')"));
@@ -23,8 +22,7 @@ fn the_first_one_wins() {
 
 #[test]
 fn one_that_comes_early_is_kept_and_found() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET taskq.retention = '1h'; SELECT taskq.set_action('kept', retention => '2 days')");
     for call in ["'s', '1'", "'k', '1', action => 'kept'", "'r', '1', retention => '10 minutes'"] {
         assert!(session.one::<bool>(&format!("SELECT taskq.signal({call})")), "{call}");
@@ -41,13 +39,11 @@ fn one_that_comes_early_is_kept_and_found() {
 
 #[test]
 fn its_dependencies_do_not_matter_any_more() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x"}, {"id": "s", "action": "signal", "signal": true, "depends_on": ["a"]},
-                       {"id": "u", "action": "signal", "signal": true, "depends_on": [{"id": "a", "condition": "settled"}]},
-                       {"id": "after", "action": "y", "depends_on": ["s"]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "a", "action": "x"}, {"id": "s", "action": "signal", "signal": true, "depends_on": ["a"]},
+               {"id": "u", "action": "signal", "signal": true, "depends_on": [{"id": "a", "condition": "settled"}]},
+               {"id": "after", "action": "y", "depends_on": ["s"]}]),
+    );
     assert!(signal(&mut session, "s"));
     assert_eq!(session.state("after"), "ready");
     session.perform("x", "aborted");
@@ -59,12 +55,10 @@ fn its_dependencies_do_not_matter_any_more() {
 
 #[test]
 fn it_aborts_with_a_lost_dependency_and_by_hand_and_can_be_retried() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x"}, {"id": "lost", "action": "signal", "signal": true, "depends_on": ["a"]},
-                       {"id": "cancelled", "action": "signal", "signal": true}, {"id": "by hand", "action": "signal", "signal": true}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "a", "action": "x"}, {"id": "lost", "action": "signal", "signal": true, "depends_on": ["a"]},
+               {"id": "cancelled", "action": "signal", "signal": true}, {"id": "by hand", "action": "signal", "signal": true}]),
+    );
     session.perform("x", "aborted");
     session.run("SELECT taskq.cancel_tasks('{cancelled}'), taskq.complete_task('by hand', '7')");
     let ends: Vec<String> = session
@@ -78,8 +72,7 @@ fn it_aborts_with_a_lost_dependency_and_by_hand_and_can_be_retried() {
 
 #[test]
 fn what_is_no_signal_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('ready', 'x'), taskq.insert_task('held', 'h'), taskq.insert_task('done', 'd')");
     session.own_one("h");
     session.perform("d", "completed");
@@ -100,8 +93,7 @@ fn what_is_no_signal_is_refused() {
 fn of_two_calls_at_once_one_completes_it() {
     for there in [true, false] {
         for commit in [true, false] {
-            let db = Db::new();
-            let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
+            let (_db, [mut first, second, mut watcher]) = Db::connected();
             if there {
                 watcher.run("SELECT taskq.insert_task('s', 'signal', signal => true)");
             }
@@ -119,8 +111,7 @@ fn of_two_calls_at_once_one_completes_it() {
 
 #[test]
 fn it_counts_as_blocked_and_never_as_ready() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session
         .run("SELECT taskq.insert_task('s' || n, 'signal', signal => true) FROM generate_series(1, 3) AS n");
     let counts: Vec<String> =
@@ -136,15 +127,11 @@ fn it_counts_as_blocked_and_never_as_ready() {
 /// Why: to tidy up what has completed took an approval that was still awaited, and all behind it.
 #[test]
 fn one_that_waits_for_its_word_alone_outlives_its_dependencies() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y"},
-                       {"id": "met", "action": "signal", "signal": true, "depends_on": ["a"]},
-                       {"id": "after", "action": "z", "depends_on": ["met"]},
-                       {"id": "open", "action": "signal", "signal": true, "depends_on": ["b"]},
-                       {"id": "both", "action": "signal", "signal": true, "depends_on": ["a", "b"]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y"},
+            {"id": "met", "action": "signal", "signal": true, "depends_on": ["a"]},
+            {"id": "after", "action": "z", "depends_on": ["met"]},
+            {"id": "open", "action": "signal", "signal": true, "depends_on": ["b"]},
+            {"id": "both", "action": "signal", "signal": true, "depends_on": ["a", "b"]}]));
     session.perform("x", "completed");
     assert_eq!(session.delete(&["a"]).unwrap(), 1);
     assert_eq!(session.task("met").unwrap().total_dependencies, 0);
@@ -165,8 +152,7 @@ fn one_that_waits_for_its_word_alone_outlives_its_dependencies() {
 
 #[test]
 fn one_that_has_expired_is_signalled_no_more() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET taskq.now = '2090-01-01 00:00Z'; SELECT taskq.insert_task('s', 'signal', signal => true, expires_in => '1 hour')");
     session.run("SELECT taskq.insert_task('in time', 'signal', signal => true, expires_in => '6 hours')");
     session.run("SET taskq.now = '2090-01-01 05:00Z'");
@@ -183,12 +169,9 @@ fn one_that_has_expired_is_signalled_no_more() {
 #[test]
 fn one_that_came_early_does_not_start_over_with_what_it_had_not_waited_for() {
     for by_hand in [false, true] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session
-            .insert(json!([{"id": "met", "action": "x"}, {"id": "open", "action": "y"},
-                           {"id": "s", "action": "signal", "signal": true, "depends_on": ["met", "open"]}]))
-            .unwrap();
+        let (_db, [mut session]) =
+            Db::with_tasks(json!([{"id": "met", "action": "x"}, {"id": "open", "action": "y"},
+                    {"id": "s", "action": "signal", "signal": true, "depends_on": ["met", "open"]}]));
         session.perform("x", "completed");
         if by_hand {
             session.run("SELECT taskq.complete_task('s')");

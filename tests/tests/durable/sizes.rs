@@ -15,8 +15,7 @@ const SUSPEND: &str = "DO $$ BEGIN
 #[test]
 #[ignore = "long"]
 fn a_hundred_thousand_wait_for_one_signal() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT count(*) FROM taskq.insert_many('work', array_fill('b'::text, ARRAY[100000]))");
     session.run(SUSPEND);
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.waits"), 100_000);
@@ -33,8 +32,7 @@ fn a_hundred_thousand_wait_for_one_signal() {
 
 #[test]
 fn many_suspensions_of_a_task_leave_no_row_each() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('t', 'work'), taskq.insert_task('s', 'x')");
     session.perform("x", "completed");
     let rows = "SELECT sum(n) FROM (SELECT (xpath('/row/n/text()', query_to_xml('SELECT count(*) AS n FROM ' || c.oid::regclass, true, true, '')))[1]::text::bigint AS n
@@ -68,8 +66,7 @@ fn many_suspensions_of_a_task_leave_no_row_each() {
 #[cfg(target_os = "linux")]
 fn a_retry_of_many_that_were_suspended_takes_time_that_grows_with_their_number() {
     let used = |tasks: u32| {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         session.run(&format!(
             "SELECT count(*) FROM taskq.insert_many('work', array_fill('b'::text, ARRAY[{tasks}]));
              SELECT count(*) FROM taskq.return_tasks((SELECT jsonb_agg(jsonb_build_object('task_id', o.task_id, 'token', o.token,
@@ -94,8 +91,7 @@ fn a_retry_of_many_that_were_suspended_takes_time_that_grows_with_their_number()
 #[test]
 fn a_suspension_does_not_read_what_depends_on_the_task() {
     let pages = |dependents: i32, depends_on: &str| {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         session.run("SELECT taskq.insert_task('t', 'work')");
         session.run(&format!(
             "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('action', 'x', 'depends_on', '[\"t\"]'::jsonb))

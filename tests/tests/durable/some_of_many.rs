@@ -21,8 +21,7 @@ fn dependencies(session: &mut Session) -> Vec<String> {
 
 #[test]
 fn it_is_freed_by_so_many_and_goes_on_without_the_others() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     quorum(&mut session, 2, "completed");
     let why: Vec<String> = session.all("SELECT taskq.why('q')");
     assert_eq!(why[0], "it needs 2 of its 3 dependencies: 2 more");
@@ -42,8 +41,7 @@ fn it_is_freed_by_so_many_and_goes_on_without_the_others() {
 
 #[test]
 fn it_aborts_as_soon_as_too_many_are_lost() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     quorum(&mut session, 2, "completed");
     session.perform("a", "aborted");
     assert_eq!((session.state("q"), session.task("q").unwrap().num_signals), ("blocked".to_owned(), 1));
@@ -56,9 +54,8 @@ fn it_aborts_as_soon_as_too_many_are_lost() {
 
 #[test]
 fn what_has_ended_before_counts() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "a"}, {"id": "b", "action": "b"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "a"}, {"id": "b", "action": "b"}]));
     session.perform("a", "completed");
     session
         .insert(json!([{"id": "q", "action": "q", "depends_on": ["a", "b"], "num_required": 1},
@@ -70,12 +67,9 @@ fn what_has_ended_before_counts() {
 
 #[test]
 fn num_required_counts_edges_from_the_other_end_but_not_ignored_ones() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "q", "action": "q", "depends_on": ["a"], "num_required": 2},
-                       {"id": "a", "action": "a"}, {"id": "b", "action": "b", "to_signal_after": ["q"]}]))
-        .unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "q", "action": "q", "depends_on": ["a"], "num_required": 2},
+                {"id": "a", "action": "a"}, {"id": "b", "action": "b", "to_signal_after": ["q"]}]));
     session.perform("a", "completed");
     session.perform("b", "completed");
     assert_eq!(session.state("q"), "ready");
@@ -95,8 +89,7 @@ fn num_required_counts_edges_from_the_other_end_but_not_ignored_ones() {
 
 #[test]
 fn more_dependencies_leave_the_number_as_it_is() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     quorum(&mut session, 2, "completed");
     session.insert(json!([{"id": "d", "action": "d"}, {"id": "lost", "action": "lost"}])).unwrap();
     session.perform("d", "completed");
@@ -119,8 +112,7 @@ fn more_dependencies_leave_the_number_as_it_is() {
 
 #[test]
 fn a_deletion_that_leaves_too_few_aborts_it() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     quorum(&mut session, 2, "completed");
     session.delete(&["a"]).unwrap();
     assert_eq!(session.state("q"), "blocked");
@@ -129,16 +121,14 @@ fn a_deletion_that_leaves_too_few_aborts_it() {
         session.one::<String>("SELECT state || ' ' || cause FROM taskq.tasks WHERE id = 'q'"),
         "aborted dependency"
     );
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     quorum(&mut session, 1, "completed");
     assert_eq!(session.delete(&["a", "b", "c"]).unwrap(), 4, "one without any dependency goes, too");
 }
 
 #[test]
 fn a_retry_waits_for_what_is_left() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     quorum(&mut session, 2, "completed");
     session.perform("a", "aborted");
     session.perform("b", "aborted");
@@ -148,8 +138,7 @@ fn a_retry_waits_for_what_is_left() {
     session.perform("b", "completed");
     assert_eq!(session.state("q"), "ready");
     // Started over when it has long gone on, it waits for that one again.
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     quorum(&mut session, 1, "settled");
     session.perform("b", "aborted");
     assert_eq!(session.state("q"), "ready");
@@ -161,13 +150,9 @@ fn a_retry_waits_for_what_is_left() {
 
 #[test]
 fn a_timer_among_them_is_a_time_limit() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "s", "action": "signal", "signal": true},
-                       {"id": "limit", "action": "timer", "spontaneous": true, "delay": "1 hour"},
-                       {"id": "q", "action": "q", "depends_on": [{"id": "s", "condition": "settled"}, "limit"], "num_required": 1}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "s", "action": "signal", "signal": true},
+            {"id": "limit", "action": "timer", "spontaneous": true, "delay": "1 hour"},
+            {"id": "q", "action": "q", "depends_on": [{"id": "s", "condition": "settled"}, "limit"], "num_required": 1}]));
     assert_eq!((session.state("q"), session.state("limit")), ("blocked".to_owned(), "scheduled".to_owned()));
     session.run("SET taskq.now = '2090-01-01'; SELECT taskq.maintain()");
     assert_eq!((session.state("limit"), session.state("q")), ("completed".to_owned(), "ready".to_owned()));
@@ -177,13 +162,9 @@ fn a_timer_among_them_is_a_time_limit() {
 /// Why: whether what is lost was added before or after it was lost decided on the task.
 #[test]
 fn a_suspended_one_needs_also_what_is_added_to_it() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "x", "action": "x"}, {"id": "a", "action": "a"},
-                       {"id": "before", "action": "work", "depends_on": ["a"], "num_required": 1},
-                       {"id": "later", "action": "work", "depends_on": ["a"], "num_required": 1}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "x", "action": "x"}, {"id": "a", "action": "a"},
+            {"id": "before", "action": "work", "depends_on": ["a"], "num_required": 1},
+            {"id": "later", "action": "work", "depends_on": ["a"], "num_required": 1}]));
     session.perform("a", "completed");
     for grant in session.own("w", 2, &["work"]).unwrap() {
         suspend(&mut session, &grant, "depends_on => '[{\"id\": \"s\", \"signal\": true}]'").unwrap();

@@ -7,13 +7,9 @@ use super::{own_with_results, signal, suspend, suspended, waits_for};
 
 #[test]
 fn it_goes_on_when_all_have_ended_and_the_try_does_not_count() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(
-            json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "t", "action": "work"}]),
-        )
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "t", "action": "work"}]),
+    );
     let grant = session.own_one("work");
     assert_eq!(suspend(&mut session, &grant, "depends_on => '[\"a\", \"b\"]'").unwrap(), "pending");
     let task = session.task("t").unwrap();
@@ -38,12 +34,8 @@ fn it_goes_on_when_all_have_ended_and_the_try_does_not_count() {
 
 #[test]
 fn what_has_ended_counts_at_once_and_an_empty_list_is_over_at_once() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "done", "action": "x"},
-                       {"id": "t", "action": "work", "depends_on": [{"id": "done", "condition": "aborted"}]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "done", "action": "x"},
+            {"id": "t", "action": "work", "depends_on": [{"id": "done", "condition": "aborted"}]}]));
     session.perform("x", "aborted");
     let grant = session.own_one("work");
     // It depended on this one before, on another condition than the one that suspending means.
@@ -59,12 +51,9 @@ fn what_has_ended_counts_at_once_and_an_empty_list_is_over_at_once() {
 #[test]
 fn a_condition_that_is_lost_aborts_it_at_once_or_later() {
     for lost_before in [true, false] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session
-            .insert(json!([{"id": "a", "action": "x"}, {"id": "t", "action": "work"},
-                           {"id": "after", "action": "y", "depends_on": ["t"]}]))
-            .unwrap();
+        let (_db, [mut session]) =
+            Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "t", "action": "work"},
+                    {"id": "after", "action": "y", "depends_on": ["t"]}]));
         let grant = session.own_one("work");
         if lost_before {
             session.perform("x", "aborted");
@@ -83,8 +72,7 @@ fn a_condition_that_is_lost_aborts_it_at_once_or_later() {
 
 #[test]
 fn children_are_waited_for_alone_and_beside_others() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('other', 'x'), taskq.insert_task('t', 'work')");
     let grant = session.own_one("work");
     let children = "children_block => true, children => '[{\"id\": \"c\", \"action\": \"child\"},
@@ -111,8 +99,7 @@ fn children_are_waited_for_alone_and_beside_others() {
 
 #[test]
 fn a_signal_that_is_missing_is_inserted_and_one_that_is_there_is_waited_for() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('t', 'work', group_id => 'g'), taskq.insert_task('u', 'work')");
     for id in ["t", "u"] {
         let grant = session.own_one("work");
@@ -140,8 +127,7 @@ fn a_signal_that_is_missing_is_inserted_and_one_that_is_there_is_waited_for() {
 
 #[test]
 fn results_of_earlier_suspensions_come_again() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     suspended(&mut session, "t", "[{\"id\": \"one\", \"signal\": true}]");
     session.run("SELECT taskq.signal('one', '1')");
     let grant = session.own_one("work");
@@ -159,8 +145,7 @@ fn results_of_earlier_suspensions_come_again() {
 
 #[test]
 fn it_is_not_owned_before_retry_after() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('t', 'work')");
     let grant = session.own_one("work");
     suspend(
@@ -176,11 +161,9 @@ fn it_is_not_owned_before_retry_after() {
 
 #[test]
 fn the_batch_forms_suspend_as_well() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "work"}, {"id": "b", "action": "work"}, {"id": "c", "action": "work"}, {"id": "d", "action": "work"}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "a", "action": "work"}, {"id": "b", "action": "work"}, {"id": "c", "action": "work"}, {"id": "d", "action": "work"}]),
+    );
     let grants = session.own("w", 3, &["work"]).unwrap();
     // One waits for another that the same call ends, and one for a task that the same call gives back.
     let returns = json!([
@@ -206,8 +189,7 @@ fn the_batch_forms_suspend_as_well() {
 /// Each level waits for the one below, by no other means than the first.
 #[test]
 fn children_of_children_are_waited_for_level_by_level() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('0', 'work')");
     for level in 0..5 {
         let grant = session.own_one("work");

@@ -17,8 +17,7 @@ fn waiting(session: &mut Session) {
 
 #[test]
 fn it_goes_on_without_what_is_open() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     waiting(&mut session);
     session.run("SELECT taskq.maintain()");
     assert_eq!(session.state("t"), "blocked", "before its time nothing happens");
@@ -42,8 +41,7 @@ fn it_goes_on_without_what_is_open() {
 
 #[test]
 fn a_claim_of_its_action_frees_it_as_well() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     waiting(&mut session);
     session.run("SELECT set_config('taskq.now', (now() + '2 hours')::text, false)");
     assert_eq!(session.own_one("work").task_id, "t");
@@ -52,8 +50,7 @@ fn a_claim_of_its_action_frees_it_as_well() {
 /// The end of what it waited for is on its way while its time is over, and comes when it waits for another one.
 #[test]
 fn an_end_on_its_way_counts_for_nothing_once_it_has_gone_on() {
-    let db = Db::new();
-    let (mut first, mut session) = (db.connect(), db.connect());
+    let (_db, [mut first, mut session]) = Db::connected();
     waiting(&mut session);
     let open = first.own_one("x");
     first.run("BEGIN");
@@ -76,8 +73,7 @@ fn an_end_on_its_way_counts_for_nothing_once_it_has_gone_on() {
 #[test]
 fn what_settles_after_its_time_does_not_count() {
     for (way, counted) in [("signal", 0), ("return", 0), ("in time", 1)] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         waiting(&mut session);
         let held = session.own_one("x");
         let elsewhen = if way == "in time" { "30 minutes" } else { "2 hours" };
@@ -105,8 +101,7 @@ fn what_settles_after_its_time_does_not_count() {
 /// the time; what came too late has left none.
 #[test]
 fn an_end_beside_another_counts_by_its_own_time() {
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
+    let (db, [mut session, mut other]) = Db::connected();
     for (elsewhen, counted) in [("30 minutes", true), ("2 hours", false)] {
         waiting(&mut session);
         let held = session.own_one("x");
@@ -128,8 +123,7 @@ fn an_end_beside_another_counts_by_its_own_time() {
 
 #[test]
 fn a_signal_and_the_end_of_the_time_free_it_once() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     for n in 0..40 {
         session.run(&format!("SELECT taskq.insert_task('t{n}', 'work')"));
         let grant = session.own_one("work");

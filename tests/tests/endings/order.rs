@@ -10,8 +10,7 @@ use crate::{ended, next};
 
 #[test]
 fn each_end_comes_once_and_after_what_it_follows_from() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     // Those that follow have lower numbers than what they follow from.
     session
         .insert(json!([
@@ -50,8 +49,7 @@ fn each_end_comes_once_and_after_what_it_follows_from() {
 
 #[test]
 fn what_is_not_committed_comes_behind_now() {
-    let db = Db::new();
-    let (mut session, mut open, mut other) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut session, mut open, mut other]) = Db::connected();
     session.run("SELECT taskq.insert_many('x', array_fill(NULL::text, '{4}'), ids => '{a,b,c,d}')");
     session.run("SELECT taskq.cancel_tasks('{a}')");
     open.run("BEGIN; SELECT taskq.cancel_tasks('{b}')");
@@ -76,8 +74,7 @@ fn what_is_not_committed_comes_behind_now() {
 
 #[test]
 fn a_snapshot_of_a_transaction_hides_nothing_before_a_cursor() {
-    let db = Db::new();
-    let (mut session, mut open, mut other) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut session, mut open, mut other]) = Db::connected();
     session.run("SELECT taskq.insert_many('x', array_fill(NULL::text, '{2}'), ids => '{early,late}')");
     open.run("BEGIN; SELECT taskq.cancel_tasks('{early}')");
     other.run("SELECT taskq.cancel_tasks('{late}')");
@@ -90,8 +87,7 @@ fn a_snapshot_of_a_transaction_hides_nothing_before_a_cursor() {
 
 #[test]
 fn a_prepared_transaction_holds_back_what_may_come_before() {
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
+    let (db, [mut session, mut other]) = Db::connected();
     if session.one::<i32>("SELECT setting::int FROM pg_settings WHERE name = 'max_prepared_transactions'")
         == 0
     {
@@ -163,8 +159,7 @@ fn a_reader_beside_many_writers_reads_each_end_once() {
 
 #[test]
 fn what_is_no_cursor_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for after in ["", "then", "1", "1.x", "x.1", "1.1.1"] {
         refused(&mut session, "22023", "after", "SELECT taskq.endings($1)", &[&after]);
     }

@@ -6,8 +6,7 @@ use crate::ended;
 
 #[test]
 fn a_narrowed_part_sees_the_ends_of_its_actions() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let role = format!("{} reader", db.name());
     session.run(&format!("CREATE ROLE \"{role}\" LOGIN"));
     session.run("SELECT taskq.insert_task('a', 'mine'), taskq.insert_task('b', 'theirs'); SELECT taskq.cancel_tasks('{a,b}')");

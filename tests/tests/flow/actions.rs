@@ -21,29 +21,10 @@ fn delay_of_give_back(session: &mut Session, second: f64, arguments: &str) -> f6
 }
 
 #[test]
-fn lease_is_the_calls_else_the_tasks_else_the_actions() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.run("SET timezone = 'UTC'");
-    at(&mut session, 0.0);
-    call(&mut session, "set_action('x', lease => '1 hour')");
-    session
-        .insert(json!([{"id": "a", "action": "x", "lease": "1 minute"}, {"id": "b", "action": "x"}, {"id": "c", "action": "x"}]))
-        .unwrap();
-    session.own("w", 2, &["x"]).unwrap();
-    session.own_with("w", 1, &["x"], "lease => '1 second'").unwrap();
-    let deadlines: Vec<String> =
-        session.all("SELECT (action_deadline - taskq.clock())::text FROM taskq.tasks ORDER BY id");
-    assert_eq!(deadlines, ["00:01:00", "01:00:00", "00:00:01"]);
-}
-
-#[test]
 fn max_tries_is_the_tasks_else_the_actions_also_for_tasks_inserted_before() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "own", "action": "x", "max_tries": 1}, {"id": "default", "action": "x"}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "own", "action": "x", "max_tries": 1}, {"id": "default", "action": "x"}]),
+    );
     call(&mut session, "set_action('x', max_tries => 2)");
     let tries = |session: &mut Session| {
         let grants = session.own("w", 9, &["x"]).unwrap();
@@ -55,8 +36,7 @@ fn max_tries_is_the_tasks_else_the_actions_also_for_tasks_inserted_before() {
 
 #[test]
 fn retention_of_the_action_is_a_default() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     call(&mut session, "set_action('x', retention => '1 minute')");
     session
@@ -73,8 +53,7 @@ fn retention_of_the_action_is_a_default() {
 
 #[test]
 fn a_fixed_backoff_delays_each_next_try_alike() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, r#"set_action('x', backoff => '{"kind": "fixed", "initial": "5 seconds"}')"#);
     session.insert(tasks("x", 1)).unwrap();
     for second in [0.0, 100.0, 200.0] {
@@ -84,8 +63,7 @@ fn a_fixed_backoff_delays_each_next_try_alike() {
 
 #[test]
 fn an_exponential_backoff_doubles_up_to_its_cap_and_nothing_is_owned_before() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(
         &mut session,
         r#"set_action('x', backoff => '{"kind": "exponential", "initial": "1 second", "max": "10 seconds"}')"#,
@@ -101,8 +79,7 @@ fn an_exponential_backoff_doubles_up_to_its_cap_and_nothing_is_owned_before() {
 
 #[test]
 fn jitter_shortens_a_delay_by_no_more_than_its_part_and_differs() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(
         &mut session,
         r#"set_action('x', max_tries => 50, backoff => '{"kind": "fixed", "initial": "100 seconds", "jitter": 0.5}')"#,
@@ -115,37 +92,8 @@ fn jitter_shortens_a_delay_by_no_more_than_its_part_and_differs() {
 }
 
 #[test]
-fn retry_after_beats_the_tasks_backoff_which_beats_the_actions() {
-    let db = Db::new();
-    let mut session = db.connect();
-    call(&mut session, r#"set_action('x', backoff => '{"kind": "fixed", "initial": "5 seconds"}')"#);
-    session
-        .insert(json!([{"id": "a", "action": "x", "backoff": {"kind": "fixed", "initial": "7 seconds"}}]))
-        .unwrap();
-    assert_eq!(delay_of_give_back(&mut session, 0.0, "status => 'no'"), 7.0);
-    assert_eq!(delay_of_give_back(&mut session, 100.0, "retry_after => '30 seconds'"), 30.0);
-    assert_eq!(delay_of_give_back(&mut session, 200.0, "retry_after => '0'"), 0.0);
-}
-
-#[test]
-fn a_lease_that_ran_out_is_not_an_error_and_waits_for_no_backoff() {
-    let db = Db::new();
-    let mut session = db.connect();
-    call(
-        &mut session,
-        r#"set_action('x', lease => '1 minute', backoff => '{"kind": "fixed", "initial": "1 hour"}')"#,
-    );
-    session.insert(tasks("x", 1)).unwrap();
-    at(&mut session, 0.0);
-    session.own_one("x");
-    at(&mut session, 61.0);
-    assert_eq!(session.own_one("x").num_tries, 2);
-}
-
-#[test]
 fn on_timeout_abort_ends_a_task_whose_deadline_passed_and_tells_its_dependents() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     call(&mut session, "set_action('x', lease => '1 minute', on_timeout => 'abort')");
     session
@@ -161,44 +109,8 @@ fn on_timeout_abort_ends_a_task_whose_deadline_passed_and_tells_its_dependents()
 }
 
 #[test]
-fn max_timeouts_counts_deadlines_that_passed_and_not_what_was_given_back() {
-    let db = Db::new();
-    let mut session = db.connect();
-    call(&mut session, "set_action('x', lease => '1 minute', max_timeouts => 2)");
-    session.insert(tasks("x", 1)).unwrap();
-    at(&mut session, 0.0);
-    for _ in 0..3 {
-        let grant = session.own_one("x");
-        assert_eq!(session.give("x1", grant.token, "pending").unwrap(), "pending");
-    }
-    session.own_one("x");
-    at(&mut session, 61.0);
-    session.own_one("x");
-    at(&mut session, 122.0);
-    assert!(owned(&mut session, 1, &["x"]).is_empty());
-    assert_eq!(session.state("x1"), "aborted");
-}
-
-#[test]
-fn max_timeouts_counts_anew_after_a_retry() {
-    let db = Db::new();
-    let mut session = db.connect();
-    call(&mut session, "set_action('x', lease => '1 minute', max_timeouts => 2)");
-    session.insert(tasks("x", 1)).unwrap();
-    at(&mut session, 0.0);
-    session.own_one("x");
-    at(&mut session, 61.0);
-    session.perform("x", "aborted");
-    call(&mut session, "retry_tasks('{x1}')");
-    session.own_one("x");
-    at(&mut session, 122.0);
-    assert_eq!(owned(&mut session, 1, &["x"]), ["x1"], "one of two has passed since");
-}
-
-#[test]
 fn max_timeouts_counts_over_the_life_of_a_task_wherever_it_has_been() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', lease => '1 minute', max_timeouts => 3)");
     session.run("SET taskq.backoff = ''");
     session
@@ -243,8 +155,7 @@ fn max_timeouts_counts_over_the_life_of_a_task_wherever_it_has_been() {
 
 #[test]
 fn set_action_keeps_what_is_not_named_and_clear_forgets() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(
         &mut session,
         "set_action('x', max_tries => 3, lease => '1 minute', max_concurrency => 4, notify => true)",
@@ -266,8 +177,7 @@ fn set_action_keeps_what_is_not_named_and_clear_forgets() {
 
 #[test]
 fn a_paused_action_is_not_owned_until_it_is_resumed_and_what_is_held_goes_on() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     assert!(session.one::<bool>("SELECT taskq.pause_action('x')"), "also before its first task");
     assert!(!session.one::<bool>("SELECT taskq.pause_action('x')"));
     session.insert(tasks("x", 2)).unwrap();
@@ -288,8 +198,7 @@ fn a_paused_action_is_not_owned_until_it_is_resumed_and_what_is_held_goes_on() {
 
 #[test]
 fn wrong_settings_are_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (arguments, code, naming) in [
         ("NULL", "22004", "action"),
         ("''", "22023", "action"),

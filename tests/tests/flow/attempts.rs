@@ -24,9 +24,7 @@ fn attempts(session: &mut Session, id: &str) -> Vec<String> {
 
 #[test]
 fn attempts_shows_each_try_with_its_end() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     assert!(attempts(&mut session, "a").is_empty());
     at(&mut session, 10.0);
     let first = session.own("ann", 1, &["x"]).unwrap().remove(0);
@@ -48,9 +46,7 @@ fn attempts_shows_each_try_with_its_end() {
 /// Each try once, whatever came under its token.
 #[test]
 fn attempts_shows_a_try_once_that_is_extended_after_its_deadline() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     at(&mut session, 0.0);
     let grant = session.own_with("ann", 1, &["x"], "lease => '5 seconds'").unwrap().remove(0);
     let metric =
@@ -72,8 +68,7 @@ fn attempts_shows_a_try_once_that_is_extended_after_its_deadline() {
 
 #[test]
 fn attempts_distinguishes_aborted_cancelled_and_timeout() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     session
         .insert(json!([
@@ -96,9 +91,7 @@ fn attempts_distinguishes_aborted_cancelled_and_timeout() {
 
 #[test]
 fn a_retry_keeps_the_history_and_deletion_forgets_it() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x", "max_tries": 2}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x", "max_tries": 2}]));
     for round in 1..=2 {
         let first = session.own_one("x");
         session.give("a", first.token, "pending").unwrap();
@@ -112,22 +105,4 @@ fn a_retry_keeps_the_history_and_deletion_forgets_it() {
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.attempts"), 0);
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     assert!(attempts(&mut session, "a").is_empty());
-}
-
-#[test]
-fn a_rolled_back_grant_or_return_is_no_attempt() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    session.run("BEGIN");
-    session.own_one("x");
-    session.run("ROLLBACK");
-    assert!(attempts(&mut session, "a").is_empty());
-    let grant = session.own_one("x");
-    session.run("BEGIN");
-    session.give("a", grant.token, "pending").unwrap();
-    session.run("ROLLBACK");
-    assert_eq!(attempts(&mut session, "a").len(), 1);
-    session.complete(&grant);
-    assert_eq!(attempts(&mut session, "a").len(), 1);
 }

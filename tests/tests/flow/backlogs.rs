@@ -39,8 +39,7 @@ fn comes_back_in_order(session: &mut Session) {
 
 #[test]
 fn of_a_paused_group_whose_turn_it_is() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', fair => true)");
     insert(&mut session, &json!({"group_id": "g"}));
     call(&mut session, "pause_group('g')");
@@ -51,8 +50,7 @@ fn of_a_paused_group_whose_turn_it_is() {
 
 #[test]
 fn of_a_workgroup_that_is_held_back() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     insert(&mut session, &json!({"workgroup": "w"}));
     call(&mut session, "delay_workgroup('w', '1 hour')");
     finds_the_last(&mut session, "scheduled");
@@ -62,9 +60,7 @@ fn of_a_workgroup_that_is_held_back() {
 
 #[test]
 fn behind_a_busy_key() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "leader", "action": "x", "merge_key": "k"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "leader", "action": "x", "merge_key": "k"}]));
     let leader = session.own_one("x");
     insert(&mut session, &json!({"merge_key": "k"}));
     finds_the_last(&mut session, "parked");

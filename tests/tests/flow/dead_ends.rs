@@ -51,8 +51,7 @@ fn dead(session: &mut Session) -> Vec<String> {
 
 #[test]
 fn dead_ends_tell_why_and_what_became_of_each_try() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     fill(&mut session);
     assert_eq!(
         dead(&mut session),
@@ -101,8 +100,7 @@ fn a_filter_sends_round_again_what_it_names() {
         ("settled_since => '2030-01-01', max_tasks => 0", ""),
         ("task_ids => '{tries,timeout,fine,absent}', causes => '{tries}'", "tries"),
     ] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         fill(&mut session);
         let before = count(&mut session, &format!("retry_tasks({filter})"));
         let came: Vec<String> =
@@ -114,8 +112,7 @@ fn a_filter_sends_round_again_what_it_names() {
 
 #[test]
 fn wrong_filters_are_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (arguments, code, naming) in [
         ("causes => '{bad luck}'", "22023", "causes"),
         // No task that an operator has ended by hand has aborted.

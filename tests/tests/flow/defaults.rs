@@ -38,9 +38,7 @@ fn tries_until_aborted(session: &mut Session, most: i32) -> i32 {
 
 #[test]
 fn as_shipped_a_task_that_fails_waits_twice_as_long_each_time_up_to_ten_minutes() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(tasks("x", 1)).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(tasks("x", 1));
     for (n, most) in
         [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 600.0, 600.0].into_iter().enumerate()
     {
@@ -50,23 +48,8 @@ fn as_shipped_a_task_that_fails_waits_twice_as_long_each_time_up_to_ten_minutes(
 }
 
 #[test]
-fn retry_after_0_comes_back_at_once_and_so_does_what_a_deadline_ended() {
-    let db = Db::new();
-    let mut session = db.connect();
-    at(&mut session, 0.0);
-    session.insert(tasks("x", 1)).unwrap();
-    let grant = session.own_one("x");
-    session.give_with("x1", grant.token, "pending", "retry_after => '0'").unwrap();
-    assert_eq!(session.state("x1"), "ready");
-    session.own_one_with("x", "lease => '1 minute'");
-    at(&mut session, 60.0);
-    assert_eq!(owned(&mut session, 1, &["x"]), ["x1"]);
-}
-
-#[test]
 fn the_setting_is_below_the_action_which_is_below_the_task() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(r#"SET taskq.backoff = '{"kind": "fixed", "initial": "3 seconds"}'"#);
     session.insert(tasks("x", 1)).unwrap();
     assert_eq!(delay_of_give_back(&mut session, 0.0), 3.0);
@@ -88,8 +71,7 @@ fn the_setting_is_below_the_action_which_is_below_the_task() {
 
 #[test]
 fn batches_wait_for_the_backoff_too() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     session.insert(tasks("x", 4)).unwrap();
     session.run(
@@ -107,9 +89,7 @@ fn batches_wait_for_the_backoff_too() {
 
 #[test]
 fn as_shipped_a_task_is_tried_25_times() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(tasks("x", 1)).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(tasks("x", 1));
     assert_eq!(tries_until_aborted(&mut session, 30), 25);
     let why: Vec<String> = session.all("SELECT * FROM taskq.why('x1')");
     assert!(why.iter().any(|reason| reason.contains("25 of 25")), "{why:?}");
@@ -117,8 +97,7 @@ fn as_shipped_a_task_is_tried_25_times() {
 
 #[test]
 fn the_25th_deadline_aborts() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET taskq.backoff = ''");
     session.insert(tasks("x", 1)).unwrap();
     for n in 0..25 {
@@ -132,8 +111,7 @@ fn the_25th_deadline_aborts() {
 
 #[test]
 fn max_tries_of_the_setting_is_below_the_action_which_is_below_the_task() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET taskq.max_tries = 2");
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     assert_eq!(tries_until_aborted(&mut session, 5), 2);
@@ -150,8 +128,7 @@ fn max_tries_of_the_setting_is_below_the_action_which_is_below_the_task() {
 
 #[test]
 fn lease_of_the_setting_is_below_all_others() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let minutes = |session: &mut Session, arguments: &str| -> Option<f64> {
         at(session, 0.0);
         session
@@ -198,8 +175,7 @@ fn a_setting_of_the_database_holds_in_new_connections() {
 
 #[test]
 fn settings_that_make_no_sense_are_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.clock()");
     for (name, value) in [
         ("max_tries", "0"),
@@ -236,8 +212,7 @@ fn kept(session: &mut Session) -> (i64, i32, i32) {
 
 #[test]
 fn the_last_hundred_tries_are_kept() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET taskq.max_tries = -1");
     session.insert(tasks("x", 1)).unwrap();
     session.insert(tasks("other", 1)).unwrap();
@@ -251,8 +226,7 @@ fn the_last_hundred_tries_are_kept() {
 
 #[test]
 fn what_was_before_retries_is_bounded_too() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET taskq.max_tries = 40");
     session.insert(tasks("x", 1)).unwrap();
     for _ in 0..6 {
@@ -267,8 +241,7 @@ fn what_was_before_retries_is_bounded_too() {
 
 #[test]
 fn deadlines_are_counted_although_their_rows_are_gone() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET taskq.max_tries = -1");
     call(&mut session, "set_action('x', max_timeouts => 130)");
     session.insert(tasks("x", 1)).unwrap();

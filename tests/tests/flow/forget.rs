@@ -14,9 +14,8 @@ fn names(session: &mut Session) -> Vec<String> {
 
 #[test]
 fn a_name_goes_with_what_was_set_for_it_and_may_come_back() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "maek"}, {"id": "b", "action": "make"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "maek"}, {"id": "b", "action": "make"}]));
     call(&mut session, "set_action('maek', max_concurrency => 1, rate_limit => 1, rate_period => '1 hour')");
     session.delete(&["a"]).unwrap();
     call(&mut session, "forget_action('maek')");
@@ -29,8 +28,7 @@ fn a_name_goes_with_what_was_set_for_it_and_may_come_back() {
 
 #[test]
 fn a_name_that_only_has_settings_goes_too() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "pause_action('typo')");
     call(&mut session, "forget_action('typo')");
     assert!(names(&mut session).is_empty());
@@ -38,9 +36,8 @@ fn a_name_that_only_has_settings_goes_too() {
 
 #[test]
 fn names_in_use_and_names_that_there_are_not() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y"}]));
     session.perform("y", "completed");
     call(&mut session, r#"schedule('s', '0 * * * *', '{"action": "z"}')"#);
     call(&mut session, "set_action('z', max_tries => 2)");
@@ -57,9 +54,7 @@ fn names_in_use_and_names_that_there_are_not() {
 /// An insertion that has the number already, and is not committed: its task is as good as any.
 #[test]
 fn a_task_that_slips_in_is_not_lost() {
-    let db = Db::new();
-    let (mut open, other) = (db.connect(), db.connect());
-    open.insert(json!([{"id": "old", "action": "x"}])).unwrap();
+    let (db, [mut open, other]) = Db::with_tasks(json!([{"id": "old", "action": "x"}]));
     open.delete(&["old"]).unwrap();
     open.run("BEGIN");
     open.insert(json!([{"id": "new", "action": "x"}])).unwrap();

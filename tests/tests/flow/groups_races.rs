@@ -120,8 +120,7 @@ fn what_an_older_snapshot_inserts_is_seen_by_the_reset() {
 fn what_comes_while_a_group_is_being_reset_or_deleted_waits_for_it() {
     for call in ["reset_group", "delete_group"] {
         for beside in BESIDE {
-            let db = Db::new();
-            let (mut open, other, mut watcher) = (db.connect(), db.connect(), db.connect());
+            let (_db, [mut open, other, mut watcher]) = Db::connected();
             setup(&mut watcher);
             open.run(&format!("BEGIN; SELECT taskq.{call}('g')"));
             let beside_call = other.background(move |session| drop(session.batch_execute(beside)));
@@ -141,8 +140,7 @@ fn what_comes_while_a_group_is_being_reset_or_deleted_waits_for_it() {
 #[test]
 fn a_seed_that_comes_while_its_group_is_being_reset_stays_as_it_is() {
     const TASKS: i64 = 5_000;
-    let db = Db::new();
-    let (mut watcher, mut holder, mut inserter) = (db.connect(), db.connect(), db.connect());
+    let (db, [mut watcher, mut holder, mut inserter]) = Db::connected();
     let fill = format!(
         "SELECT taskq.insert_many('t', array_fill('{{}}'::text, ARRAY[{TASKS}]), group_id => 'g');
          SELECT taskq.insert_task('done', 'd', group_id => 'g')"

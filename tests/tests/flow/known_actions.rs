@@ -19,9 +19,8 @@ fn granted(worker: &mut Session) -> usize {
 }
 
 fn with_a_task() -> (Db, Session, Session) {
-    let db = Db::new();
-    let (mut boss, mut worker) = (db.connect(), db.connect());
-    boss.insert(json!([{"id": "a", "action": "x", "max_tries": 1_000_000}])).unwrap();
+    let (db, [boss, mut worker]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x", "max_tries": 1_000_000}]));
     assert_eq!(granted(&mut worker), 1);
     (db, boss, worker)
 }
@@ -99,8 +98,7 @@ fn no_session_goes_by_a_change_that_is_not_committed() {
 
 #[test]
 fn a_name_that_is_new_to_all() {
-    let db = Db::new();
-    let (mut boss, mut worker) = (db.connect(), db.connect());
+    let (_db, [mut boss, mut worker]) = Db::connected();
     for i in 0..50 {
         let name = format!("new-{i}");
         assert_eq!(worker.own("w", 1, &[&name]).unwrap().len(), 0);
@@ -112,8 +110,7 @@ fn a_name_that_is_new_to_all() {
 /// Two transactions that use a name for the first time give it two numbers, and one of them may be rolled back.
 #[test]
 fn a_name_with_two_numbers() {
-    let db = Db::new();
-    let (mut one, mut other, mut worker) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut one, mut other, mut worker]) = Db::connected();
     one.run("BEGIN");
     one.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     other.insert(json!([{"id": "b", "action": "x"}])).unwrap();

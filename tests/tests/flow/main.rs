@@ -17,4 +17,4 @@ mod prompt;
 mod reset;
 mod why;
 
-use taskq_tests::flow::{at, call, count, owned, tasks, wait_for_one};
+use taskq_tests::flow::{at, call, count, owned, tasks};

@@ -5,13 +5,12 @@
 //! resumed could strand a task for ever. On wrong code a task is missing after the resume, or check() names it.
 
 use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use taskq_tests::random::Random;
 use taskq_tests::{Db, Progress, until};
 
-use crate::{at, call, count, owned, wait_for_one};
+use crate::{at, call, count, owned};
 
 fn members(group: &str, n: usize) -> Value {
     (1..=n).map(|i| json!({"id": format!("{group}{i:05}"), "action": "x", "group_id": group})).collect()
@@ -19,9 +18,7 @@ fn members(group: &str, n: usize) -> Value {
 
 #[test]
 fn a_paused_group_is_not_owned_and_comes_back_in_its_order() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(members("g", 4)).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(members("g", 4));
     session.insert(members("h", 2)).unwrap();
     let held = session.own_one("x");
     assert_eq!(count(&mut session, "pause_group('g')"), 3, "one is in progress");
@@ -41,26 +38,8 @@ fn a_paused_group_is_not_owned_and_comes_back_in_its_order() {
 }
 
 #[test]
-fn a_resume_wakes_a_waiting_call() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(members("g", 1)).unwrap();
-    call(&mut session, "pause_group('g')");
-    let waiter = db.connect();
-    let pid = waiter.pid();
-    let waiting = waiter.background(|s| wait_for_one(s, "x"));
-    session.until_asleep(pid);
-    call(&mut session, "resume_group('g')");
-    let start = Instant::now();
-    assert!(waiting.join().1.is_some());
-    assert!(start.elapsed() < Duration::from_secs(10));
-}
-
-#[test]
 fn twenty_thousand_paused_tasks_hide_no_others_and_are_met_only_once() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(members("g", 20_000)).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(members("g", 20_000));
     session.insert(json!([{"id": "last", "action": "x"}])).unwrap();
     call(&mut session, "pause_group('g')");
     let mut granted = owned(&mut session, 1, &["x"]);
@@ -77,8 +56,7 @@ fn twenty_thousand_paused_tasks_hide_no_others_and_are_met_only_once() {
 
 #[test]
 fn paused_tasks_of_a_limited_action_hide_no_others() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', max_concurrency => 1, rate_limit => 5, rate_period => '1 hour')");
     session.insert(members("g", 2_000)).unwrap();
     session.insert(json!([{"id": "last", "action": "x"}])).unwrap();
@@ -88,9 +66,7 @@ fn paused_tasks_of_a_limited_action_hide_no_others() {
 
 #[test]
 fn a_claim_open_during_the_resume_strands_nothing() {
-    let db = Db::new();
-    let (mut claim, mut operator) = (db.connect(), db.connect());
-    claim.insert(members("g", 3)).unwrap();
+    let (db, [mut claim, mut operator]) = Db::with_tasks(members("g", 3));
     call(&mut operator, "pause_group('g')");
     claim.run("BEGIN");
     assert!(owned(&mut claim, 9, &["x"]).is_empty());
@@ -104,9 +80,7 @@ fn a_claim_open_during_the_resume_strands_nothing() {
 
 #[test]
 fn an_open_pause_or_resume_holds_no_claim_up() {
-    let db = Db::new();
-    let (mut claim, mut operator) = (db.connect(), db.connect());
-    claim.insert(members("g", 3)).unwrap();
+    let (db, [mut claim, mut operator]) = Db::with_tasks(members("g", 3));
     operator.run("BEGIN");
     call(&mut operator, "pause_group('g')");
     let claiming = claim.background(|s| s.own("w", 1, &["x"]).unwrap().len());
@@ -124,24 +98,8 @@ fn an_open_pause_or_resume_holds_no_claim_up() {
 }
 
 #[test]
-fn a_rolled_back_pause_or_resume_changes_nothing() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(members("g", 2)).unwrap();
-    session.run("BEGIN; SELECT taskq.pause_group('g'); ROLLBACK");
-    assert_eq!(owned(&mut session, 1, &["x"]), ["g00001"]);
-    call(&mut session, "pause_group('g')");
-    assert!(owned(&mut session, 1, &["x"]).is_empty());
-    session.run("BEGIN; SELECT taskq.resume_group('g'); ROLLBACK");
-    assert!(owned(&mut session, 1, &["x"]).is_empty());
-    call(&mut session, "resume_group('g')");
-    assert_eq!(owned(&mut session, 1, &["x"]), ["g00002"]);
-}
-
-#[test]
 fn a_late_return_still_works_when_only_claims_met_the_paused_task() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     session.insert(members("g", 1)).unwrap();
     let late = session.own_one_with("x", "lease => '1 minute'");
@@ -153,8 +111,7 @@ fn a_late_return_still_works_when_only_claims_met_the_paused_task() {
 
 #[test]
 fn timeouts_are_counted_over_a_pause() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     call(&mut session, "set_action('x', lease => '1 minute', max_timeouts => 2)");
     session.insert(members("g", 1)).unwrap();
@@ -171,8 +128,7 @@ fn timeouts_are_counted_over_a_pause() {
 
 #[test]
 fn pausing_and_resuming_beside_six_workers_loses_nothing() {
-    let db = Db::new();
-    let mut main = db.connect();
+    let (db, [mut main]) = Db::connected();
     for group in ["g", "h", "i"] {
         main.insert(members(group, 400)).unwrap();
     }

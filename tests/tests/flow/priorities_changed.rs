@@ -28,8 +28,7 @@ fn change(session: &mut Session, stop: &AtomicBool) {
 }
 
 fn claims_beside_changes(setting: &str) {
-    let db = Db::new();
-    let mut worker = db.connect();
+    let (db, [mut worker]) = Db::connected();
     worker.run("SET taskq.max_tries = -1");
     call(&mut worker, &format!("set_action('x', {setting})"));
     let task = |n: usize| json!({"id": format!("t{n}"), "action": "x", "group_id": format!("g{}", n % 4), "priority": n % PRIORITIES});

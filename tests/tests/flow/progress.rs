@@ -45,9 +45,7 @@ fn tasks(group: &str, ids: std::ops::Range<usize>) -> Value {
 
 #[test]
 fn every_verb_keeps_the_numbers() {
-    let db = Db::new();
-    let mut s = db.connect();
-    s.insert(tasks("g", 0..6)).unwrap();
+    let (_db, [mut s]) = Db::with_tasks(tasks("g", 0..6));
     s.insert(json!([{"id": "late", "action": "x", "group_id": "g", "delay": "1 hour"},
                     {"id": "child", "action": "x", "group_id": "g", "depends_on": ["g0"]},
                     {"id": "mark", "action": "x", "group_id": "h", "spontaneous": true, "depends_on": ["g1"]},
@@ -136,9 +134,8 @@ fn every_verb_keeps_the_numbers() {
 
 #[test]
 fn rows_are_folded_and_tasks_without_a_group_append_none() {
-    let db = Db::new();
-    let mut s = db.connect();
-    s.insert((0..200).map(|i| json!({"id": format!("u{i}"), "action": "x"})).collect()).unwrap();
+    let (_db, [mut s]) =
+        Db::with_tasks((0..200).map(|i| json!({"id": format!("u{i}"), "action": "x"})).collect());
     for _ in 0..200 {
         s.perform("x", "completed");
     }
@@ -173,9 +170,7 @@ fn rows_are_folded_and_tasks_without_a_group_append_none() {
 #[test]
 fn returns_into_one_group_wait_for_no_other_and_each_look_is_consistent() {
     const TASKS: usize = 1200;
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(tasks("g", 0..TASKS)).unwrap();
+    let (db, [mut session]) = Db::with_tasks(tasks("g", 0..TASKS));
     // A session has returned a task and does not commit: no other return waits for it.
     let mut idler = db.connect();
     idler.run("BEGIN");
@@ -233,8 +228,7 @@ fn returns_into_one_group_wait_for_no_other_and_each_look_is_consistent() {
 
 #[test]
 fn the_end_is_estimated_by_the_pace_of_the_last_minutes() {
-    let db = Db::new();
-    let mut s = db.connect();
+    let (_db, [mut s]) = Db::connected();
     let estimate = |s: &mut Session| -> Option<f64> {
         s.one(
             "SELECT extract(epoch FROM estimated_end - taskq.clock())::double precision \

@@ -36,8 +36,7 @@ fn times(waiters: Vec<Background<Option<Instant>>>, since: Instant) -> Vec<Durat
 
 #[test]
 fn the_second_of_two_waiters_gets_the_next_task_when_the_rate_allows_it() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     for _ in 0..6 {
         call(&mut session, "set_action('x', clear => '{rate_limit}')");
         call(&mut session, "set_action('x', rate_limit => 1, rate_period => '1 second')");
@@ -55,8 +54,7 @@ fn the_second_of_two_waiters_gets_the_next_task_when_the_rate_allows_it() {
 /// Its commit wakes one of the calls that have found the bucket taken.
 #[test]
 fn the_end_of_a_long_transaction_that_has_taken_a_rate_wakes_a_waiter() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     call(&mut session, "set_action('x', rate_limit => 1, rate_period => '1 second')");
     session.insert(tasks("x", 2)).unwrap();
     for end in ["COMMIT", "ROLLBACK"] {
@@ -76,8 +74,7 @@ fn the_end_of_a_long_transaction_that_has_taken_a_rate_wakes_a_waiter() {
 /// The one who knew when the rate lets the next task go leaves before.
 #[test]
 fn a_waiter_that_leaves_tells_another_when_the_rate_allows_the_next_task() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     call(&mut session, "set_action('x', rate_limit => 1, rate_period => '2 seconds')");
     session.insert(tasks("x", 1)).unwrap();
     assert_eq!(owned(&mut session, 1, &["x"]).len(), 1);
@@ -97,8 +94,7 @@ fn a_waiter_that_leaves_tells_another_when_the_rate_allows_the_next_task() {
 #[test]
 #[ignore = "long"]
 fn both_waiters_get_a_place_of_a_new_group_at_once_every_time() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     call(&mut session, "set_action('x', max_per_group => 2)");
     for n in 0..100 {
         let waiters = vec![waiter(&db, &mut watcher, false), waiter(&db, &mut watcher, false)];
@@ -114,8 +110,7 @@ fn both_waiters_get_a_place_of_a_new_group_at_once_every_time() {
 #[test]
 #[ignore = "long"]
 fn a_place_of_a_group_that_is_freed_goes_to_a_waiter_at_once_every_time() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     for n in 0..100 {
         call(&mut session, &format!("set_group('g{n}', max_concurrency => 1)"));
         let task = |action: &str| json!({"action": action, "group_id": format!("g{n}")});

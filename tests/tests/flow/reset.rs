@@ -10,15 +10,11 @@ use crate::{call, count, owned};
 
 #[test]
 fn without_seeds_all_tasks_start_again_and_old_tokens_are_void() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "a", "action": "a", "group_id": "g"}, {"id": "b", "action": "b", "group_id": "g", "depends_on": ["a"]},
-            {"id": "c", "action": "c", "group_id": "g", "depends_on": ["b"]}, {"id": "f", "action": "f", "group_id": "g", "max_tries": 1},
-            {"id": "after f", "action": "n", "group_id": "g", "depends_on": ["f"]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "a", "action": "a", "group_id": "g"}, {"id": "b", "action": "b", "group_id": "g", "depends_on": ["a"]},
+        {"id": "c", "action": "c", "group_id": "g", "depends_on": ["b"]}, {"id": "f", "action": "f", "group_id": "g", "max_tries": 1},
+        {"id": "after f", "action": "n", "group_id": "g", "depends_on": ["f"]},
+    ]));
     let a = session.own_one("a");
     session.give_with("a", a.token, "completed", "result => '7', status => 'fine'").unwrap();
     let b = session.own_one("b");
@@ -45,14 +41,10 @@ fn without_seeds_all_tasks_start_again_and_old_tokens_are_void() {
 
 #[test]
 fn with_seeds_only_they_stay() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "seed", "action": "s", "group_id": "g", "seed": true}, {"id": "two", "action": "t", "group_id": "g", "seed": true, "depends_on": ["seed"]},
-            {"id": "made", "action": "m", "group_id": "g", "depends_on": ["seed"]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "seed", "action": "s", "group_id": "g", "seed": true}, {"id": "two", "action": "t", "group_id": "g", "seed": true, "depends_on": ["seed"]},
+        {"id": "made", "action": "m", "group_id": "g", "depends_on": ["seed"]},
+    ]));
     let seed = session.own_one("s");
     session
         .give_with(
@@ -77,14 +69,10 @@ fn with_seeds_only_they_stay() {
 
 #[test]
 fn live_dependents_outside_wait_again() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "a", "action": "a", "group_id": "g"}, {"id": "b", "action": "b", "group_id": "g"},
-            {"id": "out", "action": "o", "depends_on": ["a", "b"]}, {"id": "held", "action": "h", "depends_on": ["a"]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "a", "action": "a", "group_id": "g"}, {"id": "b", "action": "b", "group_id": "g"},
+        {"id": "out", "action": "o", "depends_on": ["a", "b"]}, {"id": "held", "action": "h", "depends_on": ["a"]},
+    ]));
     session.perform("a", "completed");
     let held = session.own_one("h");
     session.perform("b", "completed");
@@ -102,14 +90,10 @@ fn live_dependents_outside_wait_again() {
 /// The dependency has done its work: it must not signal a second time, when the task has come to wait for another.
 #[test]
 fn a_dependent_outside_that_is_in_progress_loses_the_dependency() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "a", "action": "a", "group_id": "g"}, {"id": "held", "action": "h", "depends_on": ["a"]},
-            {"id": "later", "action": "l"},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "a", "action": "a", "group_id": "g"}, {"id": "held", "action": "h", "depends_on": ["a"]},
+        {"id": "later", "action": "l"},
+    ]));
     session.perform("a", "completed");
     let held = session.own_one("h");
     call(&mut session, "reset_group('g')");
@@ -124,8 +108,7 @@ fn a_dependent_outside_that_is_in_progress_loses_the_dependency() {
 
 #[test]
 fn a_reset_frees_slots_and_keys() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', max_concurrency => 1)");
     session
         .insert(json!([
@@ -146,9 +129,7 @@ fn a_reset_frees_slots_and_keys() {
 
 #[test]
 fn a_paused_group_stays_paused_over_a_reset() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x", "group_id": "g"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x", "group_id": "g"}]));
     call(&mut session, "pause_group('g')");
     assert!(owned(&mut session, 1, &["x"]).is_empty());
     call(&mut session, "reset_group('g')");
@@ -159,9 +140,7 @@ fn a_paused_group_stays_paused_over_a_reset() {
 
 #[test]
 fn a_reset_is_one_transaction() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x", "group_id": "g"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x", "group_id": "g"}]));
     let grant = session.own_one("x");
     session.run("BEGIN; SELECT taskq.reset_group('g'); ROLLBACK");
     session.complete(&grant);
@@ -172,20 +151,16 @@ fn a_reset_is_one_transaction() {
 #[test]
 fn a_seed_that_waits_for_what_goes_stays() {
     for condition in ["completed", "settled", "aborted"] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session
-            .insert(json!([
-                {"id": "goes", "action": "g", "group_id": "g"}, {"id": "other", "action": "o"},
-                {"id": "out", "action": "o", "depends_on": [{"id": "goes", "condition": condition}]},
-                {"id": "seed", "action": "s", "group_id": "g", "seed": true, "depends_on": [{"id": "goes", "condition": condition}]},
-                {"id": "last", "action": "s", "group_id": "g", "seed": true, "depends_on": ["out"]},
-                {"id": "mile", "action": "s", "group_id": "g", "seed": true, "spontaneous": true, "depends_on": ["goes", "seed"]},
-                {"id": "waits", "action": "s", "group_id": "g", "seed": true, "depends_on": ["goes", "other"]},
-                {"id": "rides", "action": "s", "group_id": "g", "seed": true, "merge_key": "k"},
-                {"id": "along", "action": "s", "group_id": "g", "merge_key": "k"},
-            ]))
-            .unwrap();
+        let (_db, [mut session]) = Db::with_tasks(json!([
+            {"id": "goes", "action": "g", "group_id": "g"}, {"id": "other", "action": "o"},
+            {"id": "out", "action": "o", "depends_on": [{"id": "goes", "condition": condition}]},
+            {"id": "seed", "action": "s", "group_id": "g", "seed": true, "depends_on": [{"id": "goes", "condition": condition}]},
+            {"id": "last", "action": "s", "group_id": "g", "seed": true, "depends_on": ["out"]},
+            {"id": "mile", "action": "s", "group_id": "g", "seed": true, "spontaneous": true, "depends_on": ["goes", "seed"]},
+            {"id": "waits", "action": "s", "group_id": "g", "seed": true, "depends_on": ["goes", "other"]},
+            {"id": "rides", "action": "s", "group_id": "g", "seed": true, "merge_key": "k"},
+            {"id": "along", "action": "s", "group_id": "g", "merge_key": "k"},
+        ]));
         assert_eq!(count(&mut session, "reset_group('g')"), 7);
         assert_eq!(session.broken(), Vec::<String>::new());
         for (id, state, dependencies) in [

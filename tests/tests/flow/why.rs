@@ -24,8 +24,7 @@ fn tells(session: &mut Session, id: &str, action: &str, words: &[&str]) {
 
 #[test]
 fn each_reason_is_named_with_its_facts() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET timezone = 'UTC'");
     at(&mut session, 0.0);
     session
@@ -52,9 +51,7 @@ fn each_reason_is_named_with_its_facts() {
 
 #[test]
 fn why_names_no_holder_of_a_limit_of_zero() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     call(&mut session, "set_action('x', max_concurrency => 0)");
     tells(&mut session, "a", "x", &["the limit of its action is full: 0 of 0 tasks are in progress"]);
     assert!(!why(&mut session, "a").iter().any(|reason| reason.contains("held by")), "by no worker");
@@ -63,8 +60,7 @@ fn why_names_no_holder_of_a_limit_of_zero() {
 /// On wrong code tasks that are kept longer than those of this action hide it, and the operator looks for a worker that is there.
 #[test]
 fn a_grant_a_moment_ago_is_seen_however_long_others_are_kept() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT count(*) FROM taskq.insert_many('kept', (SELECT array_agg(i::text) FROM generate_series(1, 1100) AS i))");
     for _ in 0..2 {
         session.run("SELECT taskq.return_task(task_id, token) FROM taskq.own_tasks('w', 1000, '{kept}')");
@@ -82,11 +78,9 @@ fn a_grant_a_moment_ago_is_seen_however_long_others_are_kept() {
 
 #[test]
 fn why_names_the_task_that_a_rider_or_a_busy_merge_key_waits_for() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "lead", "action": "x", "merge_key": "k"}, {"id": "ride", "action": "x", "merge_key": "k"}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "lead", "action": "x", "merge_key": "k"}, {"id": "ride", "action": "x", "merge_key": "k"}]),
+    );
     session.own_one("x");
     session.insert(json!([{"id": "later", "action": "x", "merge_key": "k"}])).unwrap();
     owned(&mut session, 1, &["x"]);
@@ -96,15 +90,11 @@ fn why_names_the_task_that_a_rider_or_a_busy_merge_key_waits_for() {
 
 #[test]
 fn a_spontaneous_task_is_not_held_back_by_its_time() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "before", "action": "x"},
-            {"id": "marker", "action": "m", "spontaneous": true, "delay": "1 day", "depends_on": ["before"]},
-            {"id": "later", "action": "x", "delay": "1 day", "depends_on": ["before"]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "before", "action": "x"},
+        {"id": "marker", "action": "m", "spontaneous": true, "delay": "1 day", "depends_on": ["before"]},
+        {"id": "later", "action": "x", "delay": "1 day", "depends_on": ["before"]},
+    ]));
     let of_time =
         |reasons: Vec<String>| reasons.iter().filter(|r| r.contains("not to be owned before")).count();
     assert_eq!(of_time(why(&mut session, "marker")), 0);
@@ -113,8 +103,7 @@ fn a_spontaneous_task_is_not_held_back_by_its_time() {
 
 #[test]
 fn a_task_that_can_be_had_has_no_such_reason() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', max_concurrency => 2, rate_limit => 5, rate_period => '1 minute')");
     session
         .insert(json!([{"id": "a", "action": "x", "group_id": "g", "workgroup": "w", "merge_key": "k"}]))
@@ -130,9 +119,8 @@ fn a_task_that_can_be_had_has_no_such_reason() {
 /// A commit that was forgotten: to all other sessions the task is ready.
 #[test]
 fn why_names_the_open_transaction_that_has_the_task_in_hand() {
-    let db = Db::new();
-    let (mut session, mut open) = (db.connect(), db.connect());
-    session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x", "delay": "1 ms"}])).unwrap();
+    let (_db, [mut session, mut open]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x", "delay": "1 ms"}]));
     let in_hand = |session: &mut Session, id: &str| -> Vec<String> {
         why(session, id).into_iter().filter(|reason| reason.contains("has it in hand")).collect()
     };

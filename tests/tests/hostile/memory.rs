@@ -97,8 +97,7 @@ fn round(session: &mut Session, calls: &[&str]) {
 }
 
 fn flat(name: &str, calls: &[&str]) -> Option<String> {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SET jit = off; CREATE TEMPORARY TABLE held (token uuid); INSERT INTO held VALUES (NULL); \
          CREATE TEMPORARY TABLE granted (task_id text, token uuid); INSERT INTO granted VALUES (NULL, NULL); \
@@ -148,8 +147,7 @@ fn a_session_stays_as_large_as_it_was() {
 /// The same within one transaction, and within one statement: what a call needs it gives back when it is over.
 #[test]
 fn so_does_a_long_transaction() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET jit = off; SELECT taskq.insert_task('stays', 'x'); BEGIN");
     let calls = "DO $$ BEGIN FOR n IN 1..500 LOOP \
                  PERFORM taskq.own_tasks('w', 1, '{nothing}'); \

@@ -134,8 +134,7 @@ const EVIL: &str = "CREATE SCHEMA evil;
 
 /// What the scenario answers after a statement: a setting, or something else that is to make no difference.
 fn answers(first: &str) -> Vec<String> {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(EVIL);
     session.run("SET taskq.now = '2030-01-01T00:00:00Z'; SET taskq.backoff = ''");
     session.run(first);
@@ -248,8 +247,7 @@ const COLUMNS: &str = "DO $$
 fn columns_that_are_added_to_tables_make_no_difference() {
     assert_eq!(answers(COLUMNS), answers(""));
     // Nor beside others, where a signal is left to the holder of the counter.
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
+    let (_db, [mut session, mut other]) = Db::connected();
     session.run(COLUMNS);
     session
         .insert(serde_json::json!([{"id": "p", "action": "x"}, {"id": "q", "action": "x"},

@@ -7,8 +7,7 @@ use taskq_tests::Db;
 #[test]
 #[ignore = "long"]
 fn a_hundred_thousand_tasks_with_dependencies_go_in_at_once() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     // 99,000 parts; each hundred signals a shard, all shards signal the end. Parts and shards are mixed in the array.
     let inserted: i64 = session.one(
         "SELECT count(*) FROM taskq.insert_tasks((\
@@ -50,8 +49,7 @@ fn a_hundred_thousand_tasks_with_dependencies_go_in_at_once() {
 #[test]
 #[ignore = "long"]
 fn a_long_chain_in_one_call_is_no_problem_of_depth() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     // Recursion along the chain, in the check for cycles for instance, would overflow the stack.
     let inserted: i64 = session.one(
         "SELECT count(*) FROM taskq.insert_tasks((\

@@ -35,8 +35,7 @@ fn long_body(seed: u64) -> String {
 #[test]
 fn each_id_is_inserted_once_whichever_sessions_roll_back() {
     const IDS: usize = 60;
-    let db = Db::new();
-    let mut watcher = db.connect();
+    let (db, [mut watcher]) = Db::connected();
     let calls: Vec<_> = (0..6)
         .map(|n| {
             db.connect().background(move |session| {
@@ -80,8 +79,7 @@ fn each_id_is_inserted_once_whichever_sessions_roll_back() {
 /// A call that waits for an id gives up: nothing of it is left, and what it had tried before is free at once.
 #[test]
 fn a_call_that_gives_up_waiting_for_an_id_leaves_nothing() {
-    let db = Db::new();
-    let (mut first, mut second, mut third) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut first, mut second, mut third]) = Db::connected();
     first.run("BEGIN");
     first.insert(json!([{"id": "m", "action": "x"}])).unwrap();
     let both = json!([{"id": "a", "action": "x", "body": long_body(1)}, {"id": "m", "action": "x", "body": long_body(2)}]);
@@ -104,8 +102,7 @@ fn a_call_that_gives_up_waiting_for_an_id_leaves_nothing() {
 /// An insert that meets a row that is there on trial waits for its transaction once the trial has succeeded.
 #[test]
 fn the_second_waits_and_sees_what_became_of_the_first() {
-    let db = Db::new();
-    let mut watcher = db.connect();
+    let (db, [mut watcher]) = Db::connected();
     for (end, inserts) in [("COMMIT", 1), ("ROLLBACK", 2), ("ROLLBACK TO s; COMMIT", 2)] {
         let (mut first, second) = (db.connect(), db.connect());
         first.run("BEGIN; SAVEPOINT s");
@@ -128,8 +125,7 @@ fn the_second_waits_and_sees_what_became_of_the_first() {
 /// another single call in a deadlock.
 #[test]
 fn what_is_skipped_is_not_locked() {
-    let db = Db::new();
-    let mut watcher = db.connect();
+    let (db, [mut watcher]) = Db::connected();
     let (mut with_b, mut with_c) = (db.connect(), db.connect());
     with_b.run("BEGIN; SELECT taskq.insert_task('b', 'x')");
     with_c.run("BEGIN; SELECT taskq.insert_task('c', 'x')");
@@ -155,8 +151,7 @@ fn what_is_skipped_is_not_locked() {
 /// What is there already is skipped, and named by another task of the call; then it goes before the call has it.
 #[test]
 fn what_is_skipped_and_removed_meanwhile_is_inserted() {
-    let db = Db::new();
-    let (mut remover, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut remover, mut watcher]) = Db::connected();
     for settled in [true, false] {
         db.clear();
         remover.insert(json!([{"id": "t", "action": "x", "body": "old"}])).unwrap();
@@ -182,8 +177,7 @@ fn what_is_skipped_and_removed_meanwhile_is_inserted() {
 #[test]
 fn an_id_that_came_after_the_snapshot() {
     for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
-        let db = Db::new();
-        let (mut session, mut other) = (db.connect(), db.connect());
+        let (_db, [mut session, mut other]) = Db::connected();
         session.run(&format!("BEGIN ISOLATION LEVEL {level}; SELECT count(*) FROM taskq.tasks"));
         other.insert(json!([{"id": "m", "action": "x", "body": "other"}])).unwrap();
         let skipped =
@@ -207,8 +201,7 @@ fn an_id_that_came_after_the_snapshot() {
 /// One id in and out within a transaction, in savepoints and in a function's loop.
 #[test]
 fn an_id_that_comes_and_goes_in_one_transaction() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "DO $$ BEGIN
              FOR n IN 1..20 LOOP
@@ -237,8 +230,7 @@ fn an_id_that_comes_and_goes_in_one_transaction() {
 /// More rows, and larger ones, than are written at once, with ids of the caller and of the call side by side.
 #[test]
 fn more_than_is_written_at_once() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let body =
         |n: usize| if n % 400 == 7 { long_body(n as u64) } else { format!("{n} {}", "x".repeat(n % 700)) };
     let tasks: Value = (0..2_600)
@@ -267,9 +259,7 @@ fn more_than_is_written_at_once() {
 
 #[test]
 fn nothing_is_inserted_in_a_transaction_that_only_reads() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "t", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "t", "action": "x"}]));
     session.run("BEGIN READ ONLY");
     let error = session.insert(json!([{"action": "x"}])).unwrap_err();
     assert_eq!(sqlstate(&error), "25006");
@@ -280,8 +270,7 @@ fn nothing_is_inserted_in_a_transaction_that_only_reads() {
 /// While the index of ids is rebuilt concurrently, and after that has failed, there are two of them: an id is taken in both.
 #[test]
 fn an_id_is_taken_whatever_other_index_has_it() {
-    let db = Db::new();
-    let (mut reader, mut session) = (db.connect(), db.connect());
+    let (db, [mut reader, mut session]) = Db::connected();
     session.insert(json!([{"id": "m", "action": "x"}])).unwrap();
     reader.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM taskq.tasks");
     session.run("SET statement_timeout = '1s'");
@@ -312,9 +301,7 @@ fn an_id_is_taken_whatever_other_index_has_it() {
 /// locked by then, which the call wants next.
 #[test]
 fn a_look_for_ids_is_in_no_rebuilders_way() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
-    session.insert(json!([{"id": "m", "action": "x"}])).unwrap();
+    let (db, [mut session, mut watcher]) = Db::with_tasks(json!([{"id": "m", "action": "x"}]));
     session.run("BEGIN");
     let skipped = session.insert_with(json!([{"id": "m", "action": "x"}]), "on_conflict => 'skip'").unwrap();
     assert_eq!(skipped, Vec::<String>::new());
@@ -329,8 +316,7 @@ fn a_look_for_ids_is_in_no_rebuilders_way() {
 /// Of the rows that are written at once a few belong into partial indexes, which are not opened for the others.
 #[test]
 fn partial_indexes_have_what_belongs_into_them() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.set_action('fair', fair => true)");
     let tasks: Value = (0..1_400)
         .map(|i| {

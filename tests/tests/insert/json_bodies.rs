@@ -27,8 +27,7 @@ const BODIES: &[(&str, Option<&str>)] = &[
 
 #[test]
 fn what_is_json_is_handed_out_as_json_and_what_is_none_is_null() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (body, expected) in BODIES {
         session.query("SELECT taskq.insert_task('a', 'x', $1::text)", &[body]).unwrap();
         let row = session.query_one("SELECT body, body_json::text FROM taskq.tasks", &[]).unwrap();
@@ -51,8 +50,7 @@ fn what_is_json_is_handed_out_as_json_and_what_is_none_is_null() {
 
 #[test]
 fn a_jsonb_body_is_stored_as_insert_tasks_stores_one() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (n, body) in
         [json!({"a": 1}), json!("a string"), json!([1, "b"]), json!(5), json!(true), Value::Null, json!("")]
             .into_iter()
@@ -84,8 +82,7 @@ fn a_jsonb_body_is_stored_as_insert_tasks_stores_one() {
 /// What has no type is a text, whichever way it comes: as a literal, NULL, or a parameter that the driver sends so.
 #[test]
 fn what_has_no_type_is_a_text() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for call in [
         "insert_task('1', 'x', '\"s\"')",
         "insert_task('2', 'x', NULL)",
@@ -112,8 +109,7 @@ fn what_has_no_type_is_a_text() {
 
 #[test]
 fn unique_by_the_body_sees_what_is_stored() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for body in ["'text'::text", "'\"text\"'::jsonb"] {
         session.run(&format!("SELECT taskq.insert_task(NULL, 'x', {body}, unique_by => 'true')"));
     }
@@ -125,8 +121,7 @@ fn unique_by_the_body_sees_what_is_stored() {
 #[test]
 #[ignore = "long"]
 fn a_body_that_is_too_large_for_jsonb_is_none_and_its_task_is_granted() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('a', 'x', body => '[' || repeat('1,', 17000000) || '1]')");
     let row = session
         .query_one("SELECT length(body), body_json IS NULL FROM taskq.own_tasks('w', 1, '{x}')", &[])

@@ -11,7 +11,6 @@ mod shapes;
 mod times;
 mod unique;
 mod unique_arrays;
-mod unique_meets;
 mod unique_model;
 mod unique_one_by_one;
 mod unique_others;

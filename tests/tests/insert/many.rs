@@ -17,8 +17,7 @@ fn insert(session: &mut Session, bodies: Texts, ids: Texts, arguments: &str) -> 
 
 #[test]
 fn ids_and_bodies_are_paired_and_what_is_null_is_made_or_missing() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let bodies = [Some("one"), None, Some("three"), Some("")];
     let ids = insert(&mut session, &bodies, &[Some("z"), Some("a"), None, Some("m")], "").unwrap();
     assert_eq!([&ids[0], &ids[1], &ids[3]], ["z", "a", "m"], "in the order given");
@@ -41,8 +40,7 @@ fn ids_and_bodies_are_paired_and_what_is_null_is_made_or_missing() {
 /// What comes behind ids and bodies has the names, types and defaults of `insert_task`.
 #[test]
 fn the_keys_are_those_of_insert_task() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let arguments = |session: &mut Session, name: &str| -> Vec<String> {
         session.all(&format!(
             "SELECT a FROM pg_proc AS p, unnest(string_to_array(pg_get_function_arguments(p.oid), ', ')) WITH ORDINALITY AS x(a, n)
@@ -65,9 +63,8 @@ fn the_keys_are_those_of_insert_task() {
 /// Each key, alone, does to a task of many what it does to a single one.
 #[test]
 fn each_key_means_what_it_means_for_insert_task() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "p", "action": "p"}, {"id": "late", "action": "p"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "p", "action": "p"}, {"id": "late", "action": "p"}]));
     session.set_now(Some("2031-01-01 12:00+00"));
     let row = |session: &mut Session, id: &str| -> Value {
         session.one(&format!("SELECT to_jsonb(t) - 'id' - 'task_id' FROM taskq.tasks AS t WHERE id = '{id}'"))
@@ -114,9 +111,7 @@ fn each_key_means_what_it_means_for_insert_task() {
 
 #[test]
 fn ids_that_are_there_are_refused_or_skipped() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "there", "action": "x", "body": "old"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "there", "action": "x", "body": "old"}]));
     let bodies = "ARRAY['1', '2', '3']";
     for (ids, naming) in [("a,there,b", "\"there\" exists"), ("a,b,a", "\"a\" stands twice")] {
         let query = format!("SELECT taskq.insert_many('x', {bodies}, '{{{ids}}}')");
@@ -133,9 +128,7 @@ fn ids_that_are_there_are_refused_or_skipped() {
 
 #[test]
 fn what_is_wrong_is_refused_and_named_and_nothing_is_inserted() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "p", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "p", "action": "x"}]));
     let long = "i".repeat(1001);
     let calls: &[(&str, &str, &str, &[&(dyn ToSql + Sync)])] = &[
         ("TQ006", "action", "insert_many(NULL, '{a}')", &[]),
@@ -182,8 +175,7 @@ fn what_is_wrong_is_refused_and_named_and_nothing_is_inserted() {
 
 #[test]
 fn bodies_of_json_are_stored_as_insert_tasks_stores_them() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let bodies = json!(["text", {"b": 1, "a": [2]}, null, 1.50, "", [], "{}"]);
     let ids: Vec<String> = session
         .query("SELECT * FROM taskq.insert_many('x', NULL, bodies_json => $1)", &[&bodies])
@@ -204,8 +196,7 @@ fn bodies_of_json_are_stored_as_insert_tasks_stores_them() {
 /// Two calls with the same ids, the other way round: the second waits for the first, and neither is the victim of a deadlock.
 #[test]
 fn the_same_ids_at_the_same_time() {
-    let db = Db::new();
-    let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
+    let (db, [mut first, second, mut watcher]) = Db::connected();
     first.run("BEGIN; SELECT taskq.insert_many('x', '{1,2}', '{a,b}')");
     let call = second.background(|session| {
         session
@@ -236,32 +227,10 @@ fn the_same_ids_at_the_same_time() {
     assert_eq!(watcher.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE action = 'storm'"), 1_000);
 }
 
-/// Waiters are woken, and a rollback, a savepoint or an exception leaves nothing.
-#[test]
-fn it_is_a_part_of_its_transaction() {
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
-    let waiting = db
-        .connect()
-        .background(|session| session.own_with("w", 5, &["x"], "wait => '30 seconds'").unwrap().len());
-    other.until_asleep(waiting.pid());
-    session.run("BEGIN; SAVEPOINT s; SELECT taskq.insert_many('x', '{1}', '{gone}'); ROLLBACK TO s");
-    session.run(
-        "DO $$ BEGIN PERFORM taskq.insert_many('x', '{1}', '{undone}'); RAISE EXCEPTION 'no'; EXCEPTION WHEN raise_exception THEN END $$",
-    );
-    session.run("SELECT taskq.insert_many('x', '{1,2}', '{kept,too}')");
-    assert_eq!(other.own("w", 5, &["x"]).unwrap().len(), 0, "nothing before the commit");
-    session.run("COMMIT");
-    assert_eq!(waiting.join().1, 2);
-    let ids: Vec<String> = other.all("SELECT id FROM taskq.tasks ORDER BY id");
-    assert_eq!(ids, ["kept", "too"]);
-}
-
 #[test]
 #[ignore = "long"]
 fn a_hundred_thousand_in_one_call() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let count: String = session.one(
         "SELECT concat_ws(' ', count(*), count(DISTINCT id)) FROM taskq.insert_many('x',
              (SELECT array_agg(repeat('b', 100)) FROM generate_series(1, 100000)),

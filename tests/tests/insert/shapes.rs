@@ -8,8 +8,7 @@ use uuid::Uuid;
 
 #[test]
 fn a_body_is_a_string_as_it_is_and_anything_else_as_its_json() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let strings = [
         "",
         " padded ",
@@ -47,8 +46,7 @@ fn a_body_is_a_string_as_it_is_and_anything_else_as_its_json() {
 
 #[test]
 fn a_body_of_a_megabyte_passes_through() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     // One that compresses, and one that does not and so goes out of line in many pieces.
     let dull = "taskq ".repeat(200_000);
     let mut state = 1u64;
@@ -70,8 +68,7 @@ fn a_body_of_a_megabyte_passes_through() {
 
 #[test]
 fn ids_and_actions_may_be_in_any_language_and_long() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let mut ids: Vec<String> = [
         "任务-一",
         "zadanie żółć",
@@ -118,8 +115,7 @@ fn ids_and_actions_may_be_in_any_language_and_long() {
 
 #[test]
 fn long_ids_work_as_dependencies() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let ids: Vec<String> = (0..5).map(|i| format!("{}{i}", "字".repeat(333))).collect();
     let tasks: Value = ids
         .iter()
@@ -134,8 +130,7 @@ fn long_ids_work_as_dependencies() {
 
 #[test]
 fn an_id_of_any_length_is_taken_or_refused_cleanly() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for length in [1001, 2000, 2700, 2800, 9000, 100_000] {
         let mut id = String::new();
         while id.len() < length {
@@ -151,8 +146,7 @@ fn an_id_of_any_length_is_taken_or_refused_cleanly() {
 
 #[test]
 fn a_missing_id_is_generated_as_uuid_version_7() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let ids =
         session.insert(json!([{"action": "x"}, {"id": "mine", "action": "x"}, {"action": "x"}])).unwrap();
     assert_eq!(ids[1], "mine");
@@ -173,8 +167,7 @@ fn a_missing_id_is_generated_as_uuid_version_7() {
 
 #[test]
 fn ids_come_back_in_input_order() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let ids: Vec<String> = (0..500).map(|i| format!("{:03}", (i * 193) % 500)).collect();
     let tasks: Value = ids.iter().map(|id| json!({"id": id, "action": "x"})).collect();
     assert_eq!(session.insert(tasks).unwrap(), ids);
@@ -184,8 +177,7 @@ fn ids_come_back_in_input_order() {
 
 #[test]
 fn attributes_are_kept_as_given() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let metadata = json!({"traceparent": "00-ab-cd-01", "nested": {"list": [1, null]}});
     let tasks = json!([
         {"id": "a", "action": "x", "priority": -5, "max_tries": 4, "lease": "1 hour 30 minutes",

@@ -5,8 +5,7 @@ use taskq_tests::{Db, sqlstate};
 
 #[test]
 fn a_task_is_not_owned_before_its_time() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     let tasks = json!([
         {"id": "delayed", "action": "x", "delay": "10 minutes"},
@@ -31,8 +30,7 @@ fn a_task_is_not_owned_before_its_time() {
 
 #[test]
 fn a_due_task_keeps_its_priority_and_goes_behind_those_that_were_ready() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     let tasks = json!([
         {"id": "late urgent", "action": "x", "delay": "1 minute", "priority": 1},
@@ -47,16 +45,14 @@ fn a_due_task_keeps_its_priority_and_goes_behind_those_that_were_ready() {
 
 #[test]
 fn not_before_and_delay_exclude_each_other() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let tasks = json!([{"id": "a", "action": "x", "delay": "1 minute", "not_before": "2030-01-01"}]);
     assert_eq!(sqlstate(&session.insert(tasks).unwrap_err()), "TQ006");
 }
 
 #[test]
 fn far_and_extreme_times_are_kept_or_refused_cleanly() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (i, (key, value)) in [
         ("not_before", "infinity"),
         ("not_before", "-infinity"),

@@ -24,8 +24,7 @@ pub fn at(session: &mut Session, time: &str) {
 
 #[test]
 fn a_key_is_held_until_its_task_settles() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     assert_eq!(report(&mut session, unique("a", json!("k"))), ["a inserted"]);
     assert_eq!(report(&mut session, unique("b", json!("k"))), ["a skipped a"]);
     let grant = session.own_one("x");
@@ -44,8 +43,7 @@ fn a_key_is_held_until_its_task_settles() {
 
 #[test]
 fn the_plain_forms_return_what_they_inserted() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let tasks = json!([
         {"id": "a", "action": "x", "unique_by": "k"}, {"id": "b", "action": "x", "unique_by": "k"},
         {"id": "c", "action": "x"}, {"id": "d", "action": "other", "unique_by": "k"},
@@ -69,8 +67,7 @@ fn the_plain_forms_return_what_they_inserted() {
 
 #[test]
 fn without_a_key_the_body_is_it() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let long = "x".repeat(5000);
     let task = |body: Value| json!({"action": "x", "unique_by": true, "body": body});
     let tasks = json!([
@@ -96,8 +93,7 @@ fn without_a_key_the_body_is_it() {
 
 #[test]
 fn a_period_throttles_to_its_very_end() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let key = json!({"key": "k", "period": "1 hour"});
     at(&mut session, "00:00");
     assert_eq!(report(&mut session, unique("a", key.clone())), ["a inserted"]);
@@ -125,8 +121,7 @@ fn a_period_throttles_to_its_very_end() {
 
 #[test]
 fn retention_waits_for_the_end_of_the_period() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let insert = |session: &mut Session, id: &str| {
         let key = json!({"key": "k", "period": "1 hour"});
         report(session, json!([{"id": id, "action": "x", "retention": "0", "unique_by": key}]))
@@ -160,8 +155,7 @@ fn retention_waits_for_the_end_of_the_period() {
 
 #[test]
 fn states_say_when_a_task_holds_its_key() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     // At most one that waits: while one is in progress another may be inserted.
     let waiting = json!({"key": "w", "states": ["pending"]});
     assert_eq!(report(&mut session, unique("a", waiting.clone())), ["a inserted"]);
@@ -195,9 +189,7 @@ fn states_say_when_a_task_holds_its_key() {
 
 #[test]
 fn error_refuses_the_whole_call() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(unique("a", json!("k"))).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(unique("a", json!("k")));
     let key = json!({"key": "k", "on_conflict": "error"});
     let tasks = json!([{"id": "n", "action": "x"}, {"id": "b", "action": "x", "unique_by": key.clone()}]);
     let error = refused(&mut session, "TQ002", "\"k\"", INSERT, &[&tasks]);
@@ -215,8 +207,7 @@ fn error_refuses_the_whole_call() {
 
 #[test]
 fn what_is_malformed_is_named() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (key, word) in [
         (json!(1), "unique"),
         (json!(""), "empty"),

@@ -45,8 +45,7 @@ fn an_id_that_another_transaction_takes_leaves_its_key_to_the_next() {
     let inserts = ["SELECT taskq.insert_task('x', 'other')", "SELECT taskq.signal('x')"];
     for start in ["", "BEGIN", "BEGIN; SAVEPOINT s", "many calls before"] {
         for (at, (what, tasks, edges)) in arrays().into_iter().enumerate() {
-            let db = Db::new();
-            let (mut other, mut session, mut watcher) = (db.connect(), db.connect(), db.connect());
+            let (_db, [mut other, mut session, mut watcher]) = Db::connected();
             watcher.run("SELECT taskq.insert_task('r', 'r'), taskq.insert_task('o', 'o')");
             other.run(&format!("BEGIN; {}", inserts[at % 2]));
             if start == "many calls before" {
@@ -79,88 +78,10 @@ fn an_id_that_another_transaction_takes_leaves_its_key_to_the_next() {
     }
 }
 
-/// On wrong code what `n1` is left out for, the stored `S4`, is taken for the element `S4`, which is left out for `n6` itself.
-#[test]
-fn a_stored_task_is_not_an_element_with_its_id() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([keyed("S4", json!("k")), keyed("T1", json!("l"))])).unwrap();
-    let mut n6 = keyed("n6", json!({"key": "l", "on_conflict": "replace"}));
-    n6["depends_on"] = json!([{"id": "n1", "condition": "settled"}]);
-    let tasks = json!([keyed("n1", json!("k")), n6, keyed("S4", json!("l"))]);
-    for (on_conflict, last) in [("skip", "S4 skipped S4"), ("replace", "n6 skipped n6")] {
-        session.run("BEGIN");
-        let outcomes = reported(&mut session, tasks.clone(), on_conflict);
-        assert_eq!(outcomes, ["S4 skipped S4", "n6 replaced T1", last]);
-        let edges: Vec<String> = session.all("SELECT after || '-' || run FROM taskq.dependencies");
-        assert_eq!((edges, session.state("n6")), (vec!["S4-n6".to_owned()], "blocked".to_owned()));
-        session.run("ROLLBACK");
-    }
-    // The id comes first.
-    assert_eq!(sqlstate(&session.insert(tasks).unwrap_err()), "TQ002");
-}
-
-/// On wrong code `i0` is left out for the old `i6`: no task has the key.
-#[test]
-fn what_the_call_takes_away_holds_no_key_also_behind_another_task() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let kept = json!({"key": "k", "states": ["pending", "in-progress", "completed"]});
-    session.insert(json!([keyed("i6", kept)])).unwrap();
-    let grant = session.own_one("a");
-    let newest = json!({"key": "k", "states": ["pending"], "on_conflict": "replace"});
-    session.insert(json!([keyed("j", newest)])).unwrap();
-    session.complete(&grant);
-    assert_eq!(session.own_one("a").task_id, "j");
-    let tasks = json!([keyed("i6", json!("l")), keyed("i0", json!("k"))]);
-    assert_eq!(reported(&mut session, tasks, "replace"), ["i6 replaced i6", "i0 inserted"]);
-    let held: Vec<String> =
-        session.all("SELECT key || ' ' || task_id FROM taskq.unique_keys WHERE held ORDER BY 1");
-    assert_eq!(held, ["k i0", "l i6"]);
-}
-
-#[test]
-fn an_id_that_stands_twice_is_refused_and_one_of_a_task_that_is_left_out_is_free() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([keyed("held", json!("k"))])).unwrap();
-    let twice = json!([keyed("e", json!("k")), {"id": "e", "action": "b"}, {"id": "e", "action": "c"}]);
-    assert_eq!(sqlstate(&session.insert(twice.clone()).unwrap_err()), "TQ002");
-    assert_eq!(sqlstate(&session.replace(twice.clone()).unwrap_err()), "TQ002");
-    assert_eq!(reported(&mut session, twice, "skip"), ["held skipped held", "e inserted", "e skipped e"]);
-    // An id is asked first, also that of an element which its key would leave out.
-    session.insert(json!([{"id": "there", "action": "b"}])).unwrap();
-    assert_eq!(sqlstate(&session.insert(json!([keyed("there", json!("k"))])).unwrap_err()), "TQ002");
-}
-
-/// The state of an element counts that it is in once it is inserted alone.
-#[test]
-fn an_element_that_is_settled_from_the_start_gives_its_key_up() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "done", "action": "s", "spontaneous": true}])).unwrap();
-    let mut spontaneous = keyed("s", json!("k"));
-    spontaneous["spontaneous"] = json!(true);
-    assert_eq!(
-        report(&mut session, json!([spontaneous, keyed("a", json!("k"))])),
-        ["s inserted", "a inserted"]
-    );
-    let mut lost = keyed("lost", json!("l"));
-    lost["depends_on"] = json!([{"id": "done", "condition": "aborted"}]);
-    assert_eq!(report(&mut session, json!([lost, keyed("b", json!("l"))])), ["lost inserted", "b inserted"]);
-    assert_eq!(session.state("lost"), "aborted");
-    // Not one that another element makes wait.
-    spontaneous["id"] = json!("t");
-    spontaneous["unique_by"] = json!("m");
-    let tasks = json!([{"id": "before", "action": "b", "to_signal_after": ["t"]}, spontaneous, keyed("c", json!("m"))]);
-    assert_eq!(report(&mut session, tasks), ["before inserted", "t inserted", "t skipped t"]);
-}
-
 /// On wrong code the call keeps its key through each new attempt, which is what the other waits for: it fails in the end.
 #[test]
 fn a_call_that_is_in_a_deadlock_gives_up_its_keys_as_well() {
-    let db = Db::new();
-    let (mut first, mut two, one) = (db.connect(), db.connect(), db.connect());
+    let (db, [mut first, mut two, one]) = Db::connected();
     let mut watcher = db.connect();
     let newest = || json!({"key": "k", "on_conflict": "replace"});
     watcher
@@ -189,8 +110,7 @@ fn a_call_that_is_in_a_deadlock_gives_up_its_keys_as_well() {
 /// On wrong code the row of the key, which the removal passes over, points to a task that is gone, and the view has nothing.
 #[test]
 fn the_view_shows_who_holds_a_key_when_the_task_behind_it_has_gone() {
-    let db = Db::new();
-    let (mut inserter, mut session) = (db.connect(), db.connect());
+    let (_db, [mut inserter, mut session]) = Db::connected();
     let newest = || json!({"key": "k", "on_conflict": "replace"});
     session.insert(json!([keyed("first", newest())])).unwrap();
     session.own_one("a");

@@ -1,78 +1,30 @@
 //! Keys of unique tasks beside what else moves tasks: ids, retries, resets, children, savepoints; and many at once.
 
-use serde_json::{Value, json};
-use taskq_tests::{Db, Session, sqlstate};
+use serde_json::json;
+use taskq_tests::{Db, Session};
 
 use crate::unique::{report, unique};
 
 #[test]
-fn ids_and_keys_go_together() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(unique("a", json!("k"))).unwrap();
-    // The id is there: nothing is inserted, and no key is taken.
-    let tasks = unique("a", json!("other"));
-    assert!(session.insert_with(tasks, "on_conflict => 'skip'").unwrap().is_empty());
-    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.unique_key"), 1);
-    // Both are there: the id comes first.
-    assert_eq!(sqlstate(&session.insert(unique("a", json!("k"))).unwrap_err()), "TQ002");
-    // By id: the task that gives way gives its key up.
-    let replace = "SELECT concat_ws(' ', task_id, outcome, existing_id) \
-                   FROM taskq.insert_tasks_report($1, on_conflict => 'replace')";
-    let mut replaced = |tasks: Value| -> Vec<String> {
-        session.query(replace, &[&tasks]).unwrap().iter().map(|row| row.get(0)).collect()
-    };
-    assert_eq!(replaced(unique("a", json!("k"))), ["a replaced a"]);
-    assert_eq!(replaced(unique("a", json!("l"))), ["a replaced a"]);
-    assert_eq!(replaced(unique("b", json!("k"))), ["b inserted"]);
-    assert_eq!(replaced(unique("b", json!("l"))), ["a skipped a"]);
-    assert_eq!(
-        replaced(json!([{"id": "a", "action": "x"}, {"id": "new", "action": "x"}])),
-        ["a replaced a", "new inserted"]
-    );
-    let keys: Vec<String> = session.all("SELECT key || task_id FROM taskq.unique_keys");
-    assert_eq!(keys, ["kb"], "b was left alone, and a has no key any more");
-    assert_eq!(report(&mut session, json!([{"id": "a2", "action": "x"}])), ["a2 inserted"]);
-}
-
-/// On wrong code the stored task gives its key up for its new form, which is then left out because of the other task: both
-/// stay, with one key.
-#[test]
-fn the_new_form_of_a_keys_holder_comes_after_another_task_with_the_key() {
-    for (on_conflict, expected, left) in [
-        ("skip", ["h skipped h", "h replaced h"].as_slice(), "h new"),
-        ("replace", &["other replaced h", "other skipped other"], "other other"),
-    ] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session.insert(json!([{"id": "h", "action": "x", "body": "old", "unique_by": "k"}])).unwrap();
-        let tasks = json!([
-            {"id": "other", "action": "x", "body": "other", "unique_by": {"key": "k", "on_conflict": on_conflict}},
-            {"id": "h", "action": "x", "body": "new", "unique_by": "k"},
-        ]);
-        let outcomes: Vec<String> = session
-            .query(
-                "SELECT concat_ws(' ', task_id, outcome, existing_id)
-                   FROM taskq.insert_tasks_report($1, on_conflict => 'replace')",
-                &[&tasks],
-            )
-            .unwrap()
-            .iter()
-            .map(|row| row.get(0))
-            .collect();
-        assert_eq!(outcomes, expected, "{on_conflict}");
-        let stored: Vec<String> = session.all("SELECT concat_ws(' ', id, body) FROM taskq.tasks");
-        assert_eq!(stored, [left], "{on_conflict}");
-        let keys: Vec<String> = session.all("SELECT concat_ws(' ', task_id, held) FROM taskq.unique_keys");
-        assert_eq!(keys, [format!("{} t", left.split(' ').next().unwrap())], "{on_conflict}");
+fn what_has_begun_holds_its_key_when_the_task_behind_it_has_gone() {
+    for end in ["SELECT taskq.cancel_tasks('{b}')", "SELECT taskq.delete_tasks('{b}')"] {
+        let (_db, [mut session]) = Db::connected();
+        let newest = || json!({"key": "k", "on_conflict": "replace"});
+        session.insert(unique("h", newest())).unwrap();
+        let grant = session.own_one("x");
+        session.insert(unique("b", newest())).unwrap();
+        session.run(end);
+        assert_eq!(report(&mut session, unique("c", json!("k"))), ["h skipped h"], "{end}");
+        assert_eq!(report(&mut session, unique("d", newest())), ["d inserted h"], "{end}");
+        assert_eq!(session.state("d"), "blocked", "{end}");
+        session.complete(&grant);
+        assert_eq!(session.state("d"), "ready", "{end}");
     }
 }
 
 #[test]
 fn a_retry_takes_no_key_away() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(unique("a", json!("k"))).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(unique("a", json!("k")));
     session.perform("x", "aborted");
     assert_eq!(report(&mut session, unique("b", json!("k"))), ["b inserted"]);
     assert_eq!(session.one::<i64>("SELECT taskq.retry_tasks('{a}')"), 1);
@@ -87,13 +39,10 @@ fn a_retry_takes_no_key_away() {
 
 #[test]
 fn a_group_that_is_reset_keeps_the_keys_of_what_stays() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let tasks = json!([
+    let (_db, [mut session]) = Db::with_tasks(json!([
         {"id": "seed", "action": "x", "group_id": "g", "seed": true, "unique_by": "s"},
         {"id": "plain", "action": "x", "group_id": "g", "unique_by": "p"},
-    ]);
-    session.insert(tasks).unwrap();
+    ]));
     session.perform("x", "completed");
     session.run("SELECT taskq.reset_group('g')");
     assert_eq!(report(&mut session, unique("n", json!("s"))), ["seed skipped seed"]);
@@ -104,8 +53,7 @@ fn a_group_that_is_reset_keeps_the_keys_of_what_stays() {
 
 #[test]
 fn children_may_be_unique() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let key = json!({"key": "k", "states": ["pending"]});
     session.insert(unique("a", key.clone())).unwrap();
     let grant = session.own_one("x");
@@ -120,23 +68,9 @@ fn children_may_be_unique() {
 }
 
 #[test]
-fn a_rolled_back_savepoint_takes_no_key() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.run("BEGIN; SAVEPOINT s");
-    session.insert(unique("a", json!("k"))).unwrap();
-    session.run("ROLLBACK TO s");
-    assert_eq!(report(&mut session, unique("b", json!("k"))), ["b inserted"]);
-    assert_eq!(report(&mut session, unique("c", json!("k"))), ["b skipped b"], "within its own transaction");
-    session.run("COMMIT");
-    assert_eq!(session.state("b"), "ready");
-}
-
-#[test]
 #[ignore = "long"]
 fn a_hundred_thousand_unique_tasks_go_in_at_once() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let insert = |session: &mut Session, key: &str| -> i64 {
         session.one(&format!(
             "SELECT count(*) FROM taskq.insert_tasks((\
@@ -165,8 +99,7 @@ fn a_hundred_thousand_unique_tasks_go_in_at_once() {
 /// said that it was.
 #[test]
 fn the_view_and_insertions_agree_about_a_rider() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let task = |id: &str, key: &str| json!([{"id": id, "action": "x", "merge_key": "m", "unique_by": {"key": key, "states": ["pending"]}}]);
     session.insert(task("leader", "a")).unwrap();
     session.insert(task("rider", "b")).unwrap();
@@ -184,8 +117,7 @@ fn the_view_and_insertions_agree_about_a_rider() {
 #[test]
 fn a_rider_with_a_successor_is_replaced_by_its_id() {
     for rides in [false, true] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         if rides {
             session.insert(json!([{"id": "leader", "action": "x", "merge_key": "m"}])).unwrap();
         }

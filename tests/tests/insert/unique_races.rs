@@ -21,8 +21,7 @@ fn the_second_waits_and_goes_by_what_the_first_has_done() {
         [("COMMIT", ["a skipped a"], ["b replaced a"]), ("ROLLBACK", ["b inserted"], ["b inserted"])]
     {
         for (on_conflict, expected) in [("skip", skip), ("replace", replace)] {
-            let db = Db::new();
-            let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
+            let (_db, [mut first, second, mut watcher]) = Db::connected();
             first.run("BEGIN");
             first.insert(unique("a", json!("k"))).unwrap();
             let key = json!({"key": "k", "on_conflict": on_conflict});
@@ -36,8 +35,7 @@ fn the_second_waits_and_goes_by_what_the_first_has_done() {
 
 #[test]
 fn an_error_is_an_error_for_the_second_as_well() {
-    let db = Db::new();
-    let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut first, second, mut watcher]) = Db::connected();
     first.run("BEGIN");
     first.insert(unique("a", json!("k"))).unwrap();
     let other = second.background(|s| s.insert(unique("b", json!({"key": "k", "on_conflict": "error"}))));
@@ -48,9 +46,7 @@ fn an_error_is_an_error_for_the_second_as_well() {
 
 #[test]
 fn a_key_whose_task_has_settled_is_taken_by_one_of_two() {
-    let db = Db::new();
-    let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
-    first.insert(unique("old", json!("k"))).unwrap();
+    let (_db, [mut first, second, mut watcher]) = Db::with_tasks(unique("old", json!("k")));
     first.perform("x", "completed");
     first.run("BEGIN");
     assert_eq!(report(&mut first, unique("a", json!("k"))), ["a inserted"]);
@@ -63,8 +59,7 @@ fn a_key_whose_task_has_settled_is_taken_by_one_of_two() {
 #[test]
 fn under_repeatable_read_the_second_fails_rather_than_answer_wrongly() {
     for held in [false, true] {
-        let db = Db::new();
-        let (mut first, mut second, mut watcher) = (db.connect(), db.connect(), db.connect());
+        let (_db, [mut first, mut second, mut watcher]) = Db::connected();
         if held {
             first.insert(unique("old", json!("k"))).unwrap();
             first.perform("x", "completed");
@@ -88,8 +83,7 @@ fn under_repeatable_read_the_second_fails_rather_than_answer_wrongly() {
 
 #[test]
 fn a_task_that_is_relied_upon_does_not_begin_before_the_commit() {
-    let db = Db::new();
-    let (mut producer, mut worker) = (db.connect(), db.connect());
+    let (db, [mut producer, mut worker]) = Db::connected();
     let waiting = json!({"key": "k", "states": ["pending"]});
     producer.insert(unique("a", waiting.clone())).unwrap();
     producer.run("BEGIN");
@@ -119,8 +113,7 @@ fn a_task_that_is_relied_upon_does_not_begin_before_the_commit() {
 
 #[test]
 fn a_grant_that_comes_first_is_followed_and_not_replaced() {
-    let db = Db::new();
-    let (producer, mut worker) = (db.connect(), db.connect());
+    let (db, [producer, mut worker]) = Db::connected();
     let key = json!({"key": "k", "on_conflict": "replace"});
     worker.insert(unique("a", key.clone())).unwrap();
     worker.run("BEGIN");
@@ -137,8 +130,7 @@ fn a_grant_that_comes_first_is_followed_and_not_replaced() {
 
 #[test]
 fn a_removal_waits_for_no_insertion_and_what_it_leaves_is_free() {
-    let db = Db::new();
-    let (mut inserter, mut remover) = (db.connect(), db.connect());
+    let (db, [mut inserter, mut remover]) = Db::connected();
     let kept = json!({"key": "k", "states": ["completed", "pending", "in-progress"]});
     inserter.insert(unique("a", kept.clone())).unwrap();
     inserter.perform("x", "completed");
@@ -231,8 +223,7 @@ fn no_request_is_lost_whatever_happens_at_once() {
         json!({"key": "k", "states": ["pending"]}),
         json!({"key": "k", "states": ["pending"], "on_conflict": "replace"}),
     ] {
-        let db = Db::new();
-        let mut main = db.connect();
+        let (db, [mut main]) = Db::connected();
         main.run("CREATE TABLE source (n bigint); INSERT INTO source VALUES (0); CREATE TABLE copy (n bigint); INSERT INTO copy VALUES (0)");
         thread::scope(|scope| {
             for seed in 0..3_u64 {

@@ -8,8 +8,7 @@ use crate::unique::{at, report, unique};
 
 #[test]
 fn replace_keeps_only_the_newest() {
-    let db = Db::new();
-    let (mut session, waiter, mut watcher) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut session, waiter, mut watcher]) = Db::connected();
     let key = json!({"key": "k", "on_conflict": "replace"});
     let insert = |session: &mut Session, id: &str, body: &str| {
         let task =
@@ -45,8 +44,7 @@ fn replace_keeps_only_the_newest() {
 
 #[test]
 fn what_cannot_be_replaced_is_followed() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let key = json!({"key": "k", "on_conflict": "replace"});
     session.insert(unique("a", key.clone())).unwrap();
     let first = session.own_one("x");
@@ -72,8 +70,7 @@ fn what_cannot_be_replaced_is_followed() {
 
 #[test]
 fn within_a_period_the_newest_comes_at_its_end() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let key = json!({"key": "k", "period": "1 hour", "on_conflict": "replace"});
     at(&mut session, "00:00");
     session.insert(unique("a", key.clone())).unwrap();
@@ -102,8 +99,7 @@ fn within_a_period_the_newest_comes_at_its_end() {
 
 #[test]
 fn max_wait_bounds_what_a_debounce_puts_off() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let key = json!({"key": "k", "on_conflict": "replace", "max_wait": "10 minutes"});
     let task = |id: &str| json!([{"id": id, "action": "x", "delay": "4 minutes", "unique_by": key.clone()}]);
     for minute in (0..=9).step_by(3) {
@@ -123,52 +119,15 @@ fn max_wait_bounds_what_a_debounce_puts_off() {
     session.set_now(None);
 }
 
-#[test]
-fn the_newest_of_one_array_wins_and_dependencies_follow() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let replace = json!({"key": "k", "on_conflict": "replace"});
-    session.insert(unique("old", replace.clone())).unwrap();
-    let tasks = json!([
-        {"id": "a", "action": "x", "unique_by": replace.clone()},
-        {"id": "s", "action": "x", "unique_by": "k"},
-        {"id": "b", "action": "x", "unique_by": replace.clone(), "depends_on": ["a"]},
-        {"id": "c", "action": "y", "depends_on": ["a", "s"]},
-        {"id": "d", "action": "z", "to_signal_after": ["a"]},
-    ]);
-    assert_eq!(
-        report(&mut session, tasks),
-        ["b skipped b", "b skipped b", "b replaced old", "c inserted", "d inserted"]
-    );
-    let edges: Vec<String> = session.all("SELECT after || '>' || run FROM taskq.dependencies ORDER BY 1");
-    assert_eq!(edges, ["b>c", "d>b"]);
-    // A dependency on what is left out is one on the task that stands for it, settled or not.
-    session.perform("z", "completed");
-    session.perform("x", "completed");
-    session.perform("y", "completed");
-    let kept = json!({"key": "k", "states": ["completed"], "period": "1 day"});
-    session.insert(unique("done", kept.clone())).unwrap();
-    session.perform("x", "completed");
-    let tasks = json!([
-        {"id": "again", "action": "x", "unique_by": "k"}, {"id": "next", "action": "y", "depends_on": ["again"]},
-    ]);
-    assert_eq!(report(&mut session, tasks), ["done skipped done", "next inserted"]);
-    assert_eq!(session.state("next"), "ready");
-}
-
 /// A new task takes its namesake's place by key, and another of the call that of a task which waited for the namesake, and is
 /// somewhere else by then.
 #[test]
 fn one_that_waits_for_a_replaced_namesake_is_replaced_as_well() {
     for condition in ["settled", "completed", "aborted"] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session
-            .insert(json!([
-                {"id": "a", "action": "x", "unique_by": {"key": "k1"}},
-                {"id": "b", "action": "x", "unique_by": {"key": "k2"}, "depends_on": [{"id": "a", "condition": condition}]}
-            ]))
-            .unwrap();
+        let (_db, [mut session]) = Db::with_tasks(json!([
+            {"id": "a", "action": "x", "unique_by": {"key": "k1"}},
+            {"id": "b", "action": "x", "unique_by": {"key": "k2"}, "depends_on": [{"id": "a", "condition": condition}]}
+        ]));
         let replaced = session.insert(json!([
             {"id": "a", "action": "x", "unique_by": {"key": "k1", "on_conflict": "replace"}},
             {"id": "c", "action": "x", "unique_by": {"key": "k2", "on_conflict": "replace"}}

@@ -34,8 +34,7 @@ pub struct Names {
 
 impl Bench {
     pub fn new(connections: usize) -> Bench {
-        let db = Db::new();
-        let mut watcher = db.connect();
+        let (db, [mut watcher]) = Db::connected();
         watcher.run(LOOK);
         watcher.run(NO_WORKER);
         // Looking is most of the work: planned once.

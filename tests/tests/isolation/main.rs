@@ -15,7 +15,7 @@
 //! * `taskq.check()` finds nothing, no token is given out twice, nothing is granted before its dependencies have ended;
 //! * no step waits when all others have ended.
 //!
-//! The operations are a table, `scenes/`. `make test-all` tries a choice, which is another one with another `TASKQ_ISOLATION_SEED`.
+//! The operations are a table, `scenes/`. `make test-all` tries the pairs of `named.rs` and a choice of the others, which is another one with another `TASKQ_ISOLATION_SEED`.
 //! `TASKQ_ISOLATION=long` tries all pairs, those at READ COMMITTED in all orders, the others in some, which takes an hour or two.
 //! `TASKQ_ISOLATION_SCENE` and `TASKQ_ISOLATION_SPEC` restrict that to a scene, and to specs whose names have a text in
 //! them.
@@ -23,6 +23,7 @@
 mod bench;
 mod forms;
 mod jobs;
+mod named;
 mod oracle;
 mod scenes;
 mod signals;
@@ -50,7 +51,7 @@ fn pairs_in_transactions() {
         let tx = |op| one(op, End::Commit, COMMITTED);
         pairs(scene).into_iter().map(move |(first, second)| two(scene, tx(first), tx(second)))
     });
-    run("pairs in transactions", some(all, 250, 100));
+    run("pairs in transactions", some(all, 120, 100));
 }
 
 #[test]
@@ -61,7 +62,7 @@ fn a_call_alone_beside_a_transaction() {
             two(scene, one(first, End::Commit, COMMITTED), one(second, End::Alone, COMMITTED))
         })
     });
-    run("a call alone beside a transaction", some(all, 200, 100));
+    run("a call alone beside a transaction", some(all, 120, 100));
 }
 
 #[test]
@@ -90,7 +91,7 @@ fn pairs_with_snapshots_that_last() {
             })
         })
     });
-    run("pairs with snapshots that last", some(all, 200, 4));
+    run("pairs with snapshots that last", some(all, 160, 4));
 }
 
 /// So many specs of two or three transactions, made by chance.
@@ -174,32 +175,8 @@ fn the_branch_export() {
     run("the branch export", all.into_iter().map(|spec| Job { spec, orders }).collect());
 }
 
-/// Pairs that have gone wrong, at all levels; a call alone beside a transaction in all orders.
 #[test]
-fn what_went_wrong_once() {
-    let once = [
-        // Looked for ever for what had come after its snapshot.
-        ("ready", "cancel all x", "replace p and c"),
-        ("merge", "replace r", "reset g"),
-        // The new one waited for ever for what the end of the old one had aborted.
-        ("ready", "insert before p", "replace n"),
-        // Skipped what had gone, and then missed it.
-        ("ready", "delete p", "insert p or skip"),
-        // Did not look the id up again.
-        ("aborted", "replace c", "retry c"),
-    ];
+fn pairs_that_are_named() {
     let scenes = scenes::all();
-    let mut all = Vec::new();
-    for (scene, first, second) in once {
-        let scene = scenes.iter().find(|other| other.name == scene).expect("the scene");
-        let op = |name: &str| scene.ops.iter().find(|op| op.name == name).expect("an operation");
-        for level in [COMMITTED, Level::RepeatableRead, Level::Serializable] {
-            for end in [End::Commit, End::Alone] {
-                all.push(two(scene, one(op(first), End::Commit, level), one(op(second), end, level)));
-                all.push(two(scene, one(op(second), End::Commit, level), one(op(first), end, level)));
-            }
-        }
-    }
-    let orders = if long() { 100 } else { 2 };
-    run("what went wrong once", all.into_iter().map(|spec| Job { spec, orders }).collect());
+    run("pairs that are named", named::jobs(&scenes));
 }

@@ -34,8 +34,7 @@ fn one_by_one(session: &mut Session, n: usize) -> Vec<String> {
 #[test]
 fn ten_tasks_of_one_group_do_not_wait_for_twenty_thousand_of_another() {
     for room in [1, 100] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         call(&mut session, "set_action('x', fair => true)");
         session.insert(of_group("big", 20_000, 0)).unwrap();
         session.insert(of_group("small", 10, 0)).unwrap();
@@ -54,8 +53,7 @@ fn ten_tasks_of_one_group_do_not_wait_for_twenty_thousand_of_another() {
 #[test]
 fn weights_are_shares_whether_one_comes_for_one_task_or_for_many() {
     for room in [1, 7, 400] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         call(&mut session, "set_action('x', fair => true)");
         call(&mut session, "set_group('gold', weight => 3)");
         session.insert(of_group("gold", 1000, 0)).unwrap();
@@ -72,8 +70,7 @@ fn weights_are_shares_whether_one_comes_for_one_task_or_for_many() {
 
 #[test]
 fn nothing_is_left_lying_for_the_sake_of_fairness() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', fair => true)");
     call(&mut session, "set_group('a', weight => 5)");
     for (group, n) in [("a", 3), ("b", 50), ("c", 0), ("d", 1)] {
@@ -87,8 +84,7 @@ fn nothing_is_left_lying_for_the_sake_of_fairness() {
 
 #[test]
 fn a_higher_priority_goes_first_whatever_the_turns() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', fair => true)");
     session.insert(of_group("low", 10, 0)).unwrap();
     session.insert(of_group("high", 10, 5)).unwrap();
@@ -103,8 +99,7 @@ fn a_higher_priority_goes_first_whatever_the_turns() {
 
 #[test]
 fn tasks_without_a_group_take_turns_as_one_of_the_groups() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', fair => true)");
     session.insert(of_group("g", 100, 0)).unwrap();
     session.insert((1..=100).map(|i| json!({"id": format!("none{i}"), "action": "x"})).collect()).unwrap();
@@ -116,9 +111,7 @@ fn tasks_without_a_group_take_turns_as_one_of_the_groups() {
 #[test]
 fn switched_on_over_a_backlog_it_counts_from_then_on() {
     for (n, room) in [(3_000, 1), (30_000, 10)] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session.insert(of_group("big", n, 0)).unwrap();
+        let (_db, [mut session]) = Db::with_tasks(of_group("big", n, 0));
         session.insert(of_group("small", 10, 0)).unwrap();
         assert_eq!(owned(&mut session, 1, &["x"]), ["big1"]);
         call(&mut session, "set_action('x', fair => true)");
@@ -145,8 +138,7 @@ fn switched_on_over_a_backlog_it_counts_from_then_on() {
 
 #[test]
 fn switched_off_the_order_is_first_in_first_out_again() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', fair => true)");
     session.insert(of_group("a", 5, 0)).unwrap();
     session.insert(of_group("b", 5, 0)).unwrap();
@@ -161,8 +153,7 @@ fn switched_off_the_order_is_first_in_first_out_again() {
 
 #[test]
 fn a_fair_action_and_another_in_one_call_keep_their_orders() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', fair => true)");
     session.insert(of_group("big", 100, 0)).unwrap();
     session.insert((1..=20).map(|i| json!({"id": format!("y{i}"), "action": "y"})).collect()).unwrap();
@@ -181,8 +172,7 @@ fn a_fair_action_and_another_in_one_call_keep_their_orders() {
 
 #[test]
 fn several_backends_give_each_group_a_share_and_each_task_once() {
-    let db = Db::new();
-    let mut main = db.connect();
+    let (db, [mut main]) = Db::connected();
     call(&mut main, "set_action('x', fair => true)");
     main.insert(of_group("big", 5_000, 0)).unwrap();
     for i in 0..10 {
@@ -210,8 +200,7 @@ fn several_backends_give_each_group_a_share_and_each_task_once() {
 
 #[test]
 fn a_lane_that_an_open_grant_holds_keeps_no_other_waiting() {
-    let db = Db::new();
-    let (mut open, mut other) = (db.connect(), db.connect());
+    let (_db, [mut open, mut other]) = Db::connected();
     call(&mut open, "set_action('x', fair => true)");
     for group in ["a", "b", "c"] {
         open.insert(of_group(group, 4, 0)).unwrap();
@@ -229,8 +218,7 @@ fn a_lane_that_an_open_grant_holds_keeps_no_other_waiting() {
 #[test]
 fn groups_take_turns_over_all_numbers_of_a_name() {
     for room in [1, 30] {
-        let db = Db::new();
-        let (mut session, mut other) = (db.connect(), db.connect());
+        let (_db, [mut session, mut other]) = Db::connected();
         call(&mut session, "set_action('x', fair => true)");
         other.run("BEGIN");
         other.insert(of_group("big", 500, 0)).unwrap();
@@ -255,8 +243,7 @@ fn groups_take_turns_over_all_numbers_of_a_name() {
 #[test]
 fn a_group_with_tasks_under_two_numbers_has_one_order_and_one_share() {
     for setting in ["fair => true", "max_per_group => 90"] {
-        let db = Db::new();
-        let (mut session, mut other) = (db.connect(), db.connect());
+        let (_db, [mut session, mut other]) = Db::connected();
         call(&mut session, &format!("set_action('x', {setting})"));
         session.run("BEGIN");
         other.run("BEGIN");
@@ -268,8 +255,7 @@ fn a_group_with_tasks_under_two_numbers_has_one_order_and_one_share() {
         assert_eq!(owned(&mut session, 2, &["x"]), ["g1", "g2"], "{setting}");
         assert_eq!(owned(&mut session, 9, &["x"]), ["g3", "g4", "g5", "late"], "{setting}");
     }
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
+    let (_db, [mut session, mut other]) = Db::connected();
     call(&mut session, "set_action('x', fair => true)");
     session.run("BEGIN");
     other.run("BEGIN");
@@ -313,8 +299,7 @@ fn what_others_have_in_hand_costs_a_claim_no_square_of_it() {
     ];
     for (setting, take) in cases {
         let pages = [300, 2_400].map(|n| {
-            let db = Db::new();
-            let (mut session, mut other) = (db.connect(), db.connect());
+            let (_db, [mut session, mut other]) = Db::connected();
             call(&mut session, &format!("set_action('x', {setting})"));
             session.insert(of_group("g", n as usize + 10, 0)).unwrap();
             session.run("VACUUM ANALYZE taskq.run, taskq.task, taskq.slot");

@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 use taskq_tests::{Db, Session, refused, until};
 
-use crate::{call, count, ids, owned, tasks, wait_for_one};
+use crate::{call, count, ids, owned, tasks};
 
 pub(crate) fn of_group(action: &str, group: &str, n: usize) -> Value {
     (1..=n)
@@ -42,8 +42,7 @@ fn each_group_of_the_action_has_its_places_and_tasks_without_a_group_are_not_lim
 
 #[test]
 fn a_limit_of_its_own_holds_a_group_over_all_actions() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_group('a', max_concurrency => 3)");
     for action in ["x", "y"] {
         session.insert(of_group(action, "a", 5)).unwrap();
@@ -60,10 +59,13 @@ fn a_limit_of_its_own_holds_a_group_over_all_actions() {
 #[test]
 fn whatever_ends_a_performance_frees_its_places() {
     type End = fn(&mut Session, &taskq_tests::Grant);
-    let ends: [(&str, End); 7] = [
+    let ends: [(&str, End); 8] = [
         ("completed", |s, g| s.complete(g)),
         ("aborted", |s, g| drop(s.give(&g.task_id, g.token, "aborted").unwrap())),
         ("pending", |s, g| drop(s.give(&g.task_id, g.token, "pending").unwrap())),
+        ("pending, for later", |s, g| {
+            s.give_with(&g.task_id, g.token, "pending", "retry_after => '1 hour'").unwrap();
+        }),
         ("cancelled", |s, g| assert_eq!(s.cancel(&[&g.task_id]).unwrap(), 1)),
         ("cancelled and deleted", |s, g| {
             s.cancel(&[&g.task_id]).unwrap();
@@ -76,8 +78,7 @@ fn whatever_ends_a_performance_frees_its_places() {
         }),
     ];
     for (what, end) in ends {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         call(&mut session, "set_action('x', max_per_group => 1, max_concurrency => 5)");
         call(&mut session, "set_group('a', max_concurrency => 1)");
         session.insert(of_group("x", "a", 4)).unwrap();
@@ -92,8 +93,7 @@ fn whatever_ends_a_performance_frees_its_places() {
 
 #[test]
 fn a_deadline_that_passes_frees_the_places_and_a_late_actor_needs_free_ones() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', max_per_group => 1)");
     session.insert(of_group("x", "a", 3)).unwrap();
     let late = session.own_one_with("x", "lease => '0'");
@@ -132,8 +132,7 @@ fn an_open_grant_counts_and_one_that_is_rolled_back_does_not() {
 
 #[test]
 fn all_limits_at_once_allow_what_the_narrowest_does() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(
         &mut session,
         "set_action('x', max_per_group => 3, max_concurrency => 7, rate_limit => 9, rate_period => '1 hour')",
@@ -155,29 +154,27 @@ fn all_limits_at_once_allow_what_the_narrowest_does() {
 
 #[test]
 fn a_lower_limit_waits_until_enough_have_ended_and_a_higher_one_counts_at_once() {
-    for set in ["set_action('x', max_per_group => {})", "set_group('a', max_concurrency => {})"] {
+    for (set, clear) in [
+        ("set_action('x', max_concurrency => {})", "set_action('x', clear => '{max_concurrency}')"),
+        ("set_action('x', max_per_group => {})", "set_action('x', clear => '{max_per_group}')"),
+        ("set_group('a', max_concurrency => {})", "set_group('a', clear => '{max_concurrency}')"),
+    ] {
         let limit = |n: i32| set.replace("{}", &n.to_string());
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::with_tasks(of_group("x", "a", 30));
+        let mut held = session.own("w", 2, &["x"]).unwrap();
         call(&mut session, &limit(4));
-        session.insert(of_group("x", "a", 20)).unwrap();
-        let mut held = session.own("w", 100, &["x"]).unwrap();
-        assert_eq!(held.len(), 4, "{set}");
+        held.extend(session.own("w", 100, &["x"]).unwrap());
+        assert_eq!(held.len(), 4, "{set}: those that began before it count");
         call(&mut session, &limit(2));
-        for left in [3, 2] {
-            session.complete(&held.remove(0));
-            assert!(owned(&mut session, 9, &["x"]).is_empty(), "{set}: {left} are still held of 2");
-        }
+        session.complete(&held.remove(0));
+        assert!(owned(&mut session, 9, &["x"]).is_empty(), "{set}: three are held of 2");
+        session.complete(&held.pop().unwrap());
+        assert!(owned(&mut session, 9, &["x"]).is_empty(), "{set}: two are held of 2");
         session.complete(&held.remove(0));
         assert_eq!(owned(&mut session, 9, &["x"]).len(), 1, "{set}");
         call(&mut session, &limit(5));
         assert_eq!(owned(&mut session, 9, &["x"]).len(), 3, "{set}");
-        let name = if set.contains("action") {
-            "set_action('x', clear => '{max_per_group}')"
-        } else {
-            "set_group('a', clear => '{max_concurrency}')"
-        };
-        call(&mut session, name);
+        call(&mut session, clear);
         assert_eq!(owned(&mut session, 4, &["x"]).len(), 4, "{set}: no limit any more");
         call(&mut session, &limit(9));
         assert!(owned(&mut session, 9, &["x"]).is_empty(), "{set}: those that began without it count");
@@ -186,9 +183,7 @@ fn a_lower_limit_waits_until_enough_have_ended_and_a_higher_one_counts_at_once()
 
 #[test]
 fn a_limit_that_is_set_later_counts_what_is_in_progress_and_holds_what_is_ready() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(of_group("x", "a", 10)).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(of_group("x", "a", 10));
     session.insert(of_group("x", "b", 3)).unwrap();
     let held = session.own("w", 3, &["x"]).unwrap();
     call(&mut session, "set_group('a', max_concurrency => 4)");
@@ -208,8 +203,7 @@ fn a_limit_that_is_set_later_counts_what_is_in_progress_and_holds_what_is_ready(
 /// One has its places already when the other comes: neither counts those of the other.
 #[test]
 fn limits_of_a_group_and_of_an_action_in_it_have_places_of_their_own() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', max_per_group => 2)");
     session.insert(of_group("x", "a", 4)).unwrap();
     session.insert(of_group("y", "a", 4)).unwrap();
@@ -221,8 +215,7 @@ fn limits_of_a_group_and_of_an_action_in_it_have_places_of_their_own() {
 /// It has been taken as if there were no limit, and is given back, since it has no place. It is still the first.
 #[test]
 fn a_limit_that_is_set_later_changes_no_order() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', max_concurrency => 9)");
     session.insert(of_group("x", "a", 3)).unwrap();
     call(&mut session, "set_group('a', max_concurrency => 1)");
@@ -232,9 +225,7 @@ fn a_limit_that_is_set_later_changes_no_order() {
 /// They come into the lane of the group together: to meet them one by one is to take each, and to give it up again.
 #[test]
 fn a_limit_that_is_set_later_has_each_ready_task_moved_once() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(of_group("x", "g", 900)).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(of_group("x", "g", 900));
     call(&mut session, "set_group('g', max_concurrency => 1)");
     session.run("BEGIN");
     assert_eq!(owned(&mut session, 1, &["x"]), ["xg1"]);
@@ -249,8 +240,7 @@ fn a_limit_that_is_set_later_has_each_ready_task_moved_once() {
 fn a_full_group_with_thousands_of_ready_tasks_delays_no_other_claim() {
     for set in ["set_group('a', max_concurrency => 1)", "set_action('x', max_per_group => 1)"] {
         for later in [false, true] {
-            let db = Db::new();
-            let mut session = db.connect();
+            let (_db, [mut session]) = Db::connected();
             if !later {
                 call(&mut session, set);
             }
@@ -281,38 +271,15 @@ fn a_full_group_with_thousands_of_ready_tasks_delays_no_other_claim() {
 }
 
 #[test]
-fn a_group_that_may_run_nothing_is_stopped_until_it_may_again() {
-    let db = Db::new();
-    let mut session = db.connect();
-    call(&mut session, "set_group('a', max_concurrency => 0)");
-    session.insert(of_group("x", "a", 2)).unwrap();
-    session.insert(of_group("x", "b", 1)).unwrap();
-    assert_eq!(owned(&mut session, 9, &["x"]), ["xb1"]);
-    call(&mut session, "set_group('a', max_concurrency => 1)");
-    assert_eq!(owned(&mut session, 9, &["x"]), ["xa1"]);
-}
-
-#[test]
-fn a_waiter_wakes_when_a_place_is_free_and_when_there_is_a_higher_limit() {
-    for (set, raised) in [
-        ("set_group('a', max_concurrency => 1)", "set_group('a', max_concurrency => 2)"),
-        ("set_action('x', max_per_group => 1)", "set_action('x', max_per_group => 2)"),
-    ] {
-        for raise in [false, true] {
-            let db = Db::new();
-            let (mut main, waiter) = (db.connect(), db.connect());
-            call(&mut main, set);
-            main.insert(of_group("x", "a", 3)).unwrap();
-            let held = main.own_one("x");
-            let waiting = waiter.background(|s| wait_for_one(s, "x").map(|grant| grant.task_id));
-            main.until_asleep(waiting.pid());
-            if raise {
-                call(&mut main, raised)
-            } else {
-                main.complete(&held)
-            }
-            assert_eq!(waiting.join().1.as_deref(), Some("xa2"), "{set}, raised: {raise}");
-        }
+fn where_nothing_may_run_nothing_does_until_it_may_again() {
+    for set in ["set_action('x', max_concurrency => {})", "set_group('a', max_concurrency => {})"] {
+        let (_db, [mut session]) = Db::connected();
+        call(&mut session, &set.replace("{}", "0"));
+        session.insert(of_group("x", "a", 2)).unwrap();
+        session.insert(of_group("y", "b", 1)).unwrap();
+        assert_eq!(owned(&mut session, 9, &["x", "y"]), ["yb1"], "{set}");
+        call(&mut session, &set.replace("{}", "1"));
+        assert_eq!(owned(&mut session, 9, &["x", "y"]), ["xa1"], "{set}");
     }
 }
 
@@ -331,8 +298,7 @@ fn wait_for_work_tells_of_work_only_where_a_group_has_a_place() {
 
 #[test]
 fn why_names_a_full_limit_and_its_holders_and_views_show_what_is_set() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_group('a', max_concurrency => 1, weight => 7)");
     call(&mut session, "set_action('x', max_per_group => 1)");
     session.insert(of_group("x", "a", 2)).unwrap();
@@ -362,8 +328,7 @@ fn why_names_a_full_limit_and_its_holders_and_views_show_what_is_set() {
 
 #[test]
 fn what_cannot_be_set_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (wrong, code) in [
         ("set_group(NULL)", "22004"),
         ("set_group('')", "22023"),

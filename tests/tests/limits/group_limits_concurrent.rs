@@ -156,8 +156,7 @@ fn run(db: &Db, most: i32, meanwhile: impl Fn(&mut Session, &mut Random) + Sync)
 
 #[test]
 fn eight_sessions_never_hold_more_of_a_group_than_its_limits_and_leak_nothing() {
-    let db = Db::new();
-    let mut main = db.connect();
+    let (db, [mut main]) = Db::connected();
     call(
         &mut main,
         &format!("set_action('x', max_concurrency => {OF_ACTION}, max_per_group => {PER_GROUP})"),
@@ -180,8 +179,7 @@ fn eight_sessions_never_hold_more_of_a_group_than_its_limits_and_leak_nothing() 
 
 #[test]
 fn the_limits_hold_while_another_session_raises_and_lowers_them() {
-    let db = Db::new();
-    let mut main = db.connect();
+    let (db, [mut main]) = Db::connected();
     // There is a limit of each kind before the first claim: what was granted without one stays held above it.
     call(&mut main, &format!("set_action('x', max_concurrency => {OF_ACTION}, max_per_group => 3)"));
     call(&mut main, "set_group('a', max_concurrency => 1)");
@@ -208,8 +206,7 @@ fn the_limits_hold_while_another_session_raises_and_lowers_them() {
 
 #[test]
 fn a_late_extension_against_claims_keeps_the_limit() {
-    let db = Db::new();
-    let mut main = db.connect();
+    let (db, [mut main]) = Db::connected();
     call(&mut main, "set_action('x', max_per_group => 1)");
     late_extensions_keep_a_limit_of_one(&db, |id| json!({"id": id, "action": "x", "group_id": "a"}), 60);
     let db = Db::new();
@@ -260,8 +257,7 @@ fn late_extensions_keep_a_limit_of_one(db: &Db, task: impl Fn(&str) -> Value, ro
 
 #[test]
 fn no_claim_waits_for_one_that_makes_places_nor_for_a_limit_being_set() {
-    let db = Db::new();
-    let (mut open, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut open, mut watcher]) = Db::connected();
     call(&mut open, "set_action('x', max_per_group => 2)");
     for group in ["a", "b"] {
         let tasks =
@@ -289,8 +285,7 @@ fn no_claim_waits_for_one_that_makes_places_nor_for_a_limit_being_set() {
 
 #[test]
 fn a_waiter_that_found_places_being_made_is_woken_by_the_commit() {
-    let db = Db::new();
-    let (mut open, waiter) = (db.connect(), db.connect());
+    let (db, [mut open, waiter]) = Db::connected();
     call(&mut open, "set_action('x', max_per_group => 2)");
     open.insert((0..4).map(|i| json!({"id": format!("t{i}"), "action": "x", "group_id": "a"})).collect())
         .unwrap();

@@ -25,8 +25,7 @@ fn deleting_a_group_forgets_what_was_set_and_leaves_nothing_behind() {
 
 #[test]
 fn many_groups_that_go_at_once_leave_no_places_behind() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', max_per_group => 1)");
     for n in 0..60 {
         let tasks = json!([{"id": n.to_string(), "action": "x", "group_id": format!("g{n}")}]);
@@ -41,8 +40,7 @@ fn many_groups_that_go_at_once_leave_no_places_behind() {
 
 #[test]
 fn retention_takes_the_places_of_a_group_with_its_last_task() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', max_per_group => 2, retention => '0')");
     session.insert(of_group("x", "a", 3)).unwrap();
     while let Some(grant) = session.own("w", 1, &["x"]).unwrap().pop() {
@@ -57,8 +55,7 @@ fn retention_takes_the_places_of_a_group_with_its_last_task() {
 /// for it.
 #[test]
 fn the_last_task_of_a_group_goes_also_while_one_of_its_slots_is_locked() {
-    let db = Db::new();
-    let (mut session, mut holder) = (db.connect(), db.connect());
+    let (_db, [mut session, mut holder]) = Db::connected();
     call(&mut session, "set_group('g', max_concurrency => 3)");
     session
         .insert(["a", "b", "c"].iter().map(|id| json!({"id": id, "action": "x", "group_id": "g"})).collect())

@@ -62,113 +62,8 @@ fn a_return_frees_its_place_when_it_commits_and_not_when_it_rolls_back() {
 }
 
 #[test]
-fn whatever_ends_a_performance_frees_its_place() {
-    let ends = [
-        "SELECT taskq.cancel_tasks('{x1,x2}')",
-        "SELECT * FROM taskq.return_tasks('{x1,x2}', $tokens, 'aborted')",
-        "SELECT * FROM taskq.return_tasks('{x1,x2}', $tokens, 'pending', retry_after => '0')",
-        "SELECT * FROM taskq.return_tasks('{x1,x2}', $tokens, 'pending', retry_after => '1 hour')",
-        "SELECT taskq.cancel_group('g')",
-        "SELECT taskq.reset_group('g')",
-        "SET taskq.now = '2030-01-01 00:01:01Z'",
-    ];
-    for end in ends {
-        let db = Db::new();
-        let mut session = db.connect();
-        at(&mut session, 0.0);
-        call(&mut session, "set_action('x', max_concurrency => 2)");
-        session
-            .insert(
-                json!([{"id": "x1", "action": "x", "group_id": "g"}, {"id": "x2", "action": "x", "group_id": "g"}]),
-            )
-            .unwrap();
-        let grants = session.own_with("w", 2, &["x"], "lease => '1 minute'").unwrap();
-        session.insert(json!([{"id": "x3", "action": "x"}, {"id": "x4", "action": "x"}, {"id": "x5", "action": "x"}])).unwrap();
-        let tokens = format!("'{{{},{}}}'::uuid[]", grants[0].token, grants[1].token);
-        session.run(&end.replace("$tokens", &tokens));
-        assert_eq!(session.own("w", 5, &["x"]).unwrap().len(), 2, "after {end}");
-        assert_eq!(session.one::<i64>("SELECT slots_held FROM taskq.actions WHERE action = 'x'"), 2, "{end}");
-    }
-}
-
-#[test]
-fn a_raised_limit_lets_more_go_and_a_lowered_one_waits_for_the_surplus() {
-    let db = Db::new();
-    let mut session = limited(&db);
-    let mut held = session.own("w", 10, &["x"]).unwrap();
-    call(&mut session, "set_action('x', max_concurrency => 4)");
-    held.extend(session.own("w", 10, &["x"]).unwrap());
-    assert_eq!(held.len(), 4);
-    call(&mut session, "set_action('x', max_concurrency => 1)");
-    for rest in [3, 2, 1] {
-        session.complete(&held.pop().unwrap());
-        assert!(session.own("w", 10, &["x"]).unwrap().is_empty(), "{rest} are still held");
-    }
-    session.complete(&held.pop().unwrap());
-    assert_eq!(session.own("w", 10, &["x"]).unwrap().len(), 1);
-}
-
-#[test]
-fn a_lowered_limit_counts_the_surplus_whichever_places_end_first() {
-    for first in [0, 3] {
-        let db = Db::new();
-        let mut session = db.connect();
-        call(&mut session, "set_action('x', max_concurrency => 4)");
-        session.insert(tasks("x", 10)).unwrap();
-        let mut held = session.own("w", 10, &["x"]).unwrap();
-        call(&mut session, "set_action('x', max_concurrency => 2)");
-        session.complete(&held.remove(first));
-        assert!(session.own("w", 10, &["x"]).unwrap().is_empty(), "three are held of two");
-        call(&mut session, "set_action('x', max_concurrency => 4)");
-        assert_eq!(session.own("w", 10, &["x"]).unwrap().len(), 1, "three were held of four");
-    }
-}
-
-#[test]
-fn a_cleared_limit_is_none_and_a_new_one_counts_all_that_is_held() {
-    let db = Db::new();
-    let mut session = limited(&db);
-    let mut held = session.own("w", 10, &["x"]).unwrap();
-    call(&mut session, "set_action('x', clear => '{max_concurrency}')");
-    held.extend(session.own("w", 3, &["x"]).unwrap());
-    assert_eq!(held.len(), 5);
-    call(&mut session, "set_action('x', max_concurrency => 5)");
-    assert!(session.own("w", 10, &["x"]).unwrap().is_empty());
-    session.complete(&held[4]);
-    assert_eq!(session.own("w", 10, &["x"]).unwrap().len(), 1);
-    session.complete(&held[0]);
-    assert_eq!(session.own("w", 10, &["x"]).unwrap().len(), 1);
-}
-
-#[test]
-fn a_limit_set_after_grants_counts_them() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(tasks("x", 10)).unwrap();
-    let held = session.own("w", 3, &["x"]).unwrap();
-    call(&mut session, "set_action('x', max_concurrency => 2)");
-    session.complete(&held[0]);
-    assert!(session.own("w", 10, &["x"]).unwrap().is_empty(), "two are held of two");
-    session.complete(&held[1]);
-    assert_eq!(session.own("w", 10, &["x"]).unwrap().len(), 1);
-    session.give("x3", held[2].token, "pending").unwrap();
-    assert_eq!(session.own("w", 10, &["x"]).unwrap().len(), 1);
-}
-
-#[test]
-fn a_limit_of_zero_lets_nothing_go() {
-    let db = Db::new();
-    let mut session = limited(&db);
-    call(&mut session, "set_action('x', max_concurrency => 0)");
-    assert!(session.own("w", 10, &["x"]).unwrap().is_empty());
-    call(&mut session, "set_action('x', max_concurrency => 1)");
-    assert_eq!(session.own("w", 10, &["x"]).unwrap().len(), 1);
-}
-
-#[test]
 fn a_late_extension_takes_a_place_or_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', max_concurrency => 1)");
     at(&mut session, 0.0);
     session.insert(tasks("x", 2)).unwrap();
@@ -187,8 +82,7 @@ fn a_late_extension_takes_a_place_or_is_refused() {
 
 #[test]
 fn a_late_return_frees_no_place_of_others() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', max_concurrency => 1)");
     at(&mut session, 0.0);
     session.insert(tasks("x", 3)).unwrap();
@@ -203,8 +97,7 @@ fn a_late_return_frees_no_place_of_others() {
 
 #[test]
 fn a_limit_holds_over_first_tasks_that_two_transactions_inserted_at_once() {
-    let db = Db::new();
-    let (mut a, mut b) = (db.connect(), db.connect());
+    let (_db, [mut a, mut b]) = Db::connected();
     call(&mut a, "set_action('x', max_concurrency => 3)");
     a.run("BEGIN");
     a.insert(json!([{"id": "a1", "action": "x"}, {"id": "a2", "action": "x"}])).unwrap();
@@ -219,8 +112,7 @@ fn a_limit_holds_over_first_tasks_that_two_transactions_inserted_at_once() {
 /// As many places below the limit stay free as are held above it, however few tasks a worker asks for.
 #[test]
 fn a_claim_of_one_task_counts_what_is_held_above_a_lowered_limit() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', max_concurrency => 6)");
     session.insert(tasks("x", 10)).unwrap();
     let held = session.own("w", 6, &["x"]).unwrap();

@@ -30,8 +30,7 @@ const WAYS: [Way; 3] = [
 #[test]
 fn one_call_makes_it_ready_and_gets_it() {
     for (way, prepare) in WAYS {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         session.run("SELECT taskq.set_group('g', max_concurrency => 5)");
         prepare(&mut session);
         session.run("SELECT pg_sleep(0.6)");
@@ -44,8 +43,7 @@ fn one_call_makes_it_ready_and_gets_it() {
 #[test]
 fn a_call_that_waits_for_it_comes_back_with_it() {
     for (way, prepare) in WAYS {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         session.run("SELECT taskq.set_group('g', max_concurrency => 5)");
         prepare(&mut session);
         let start = Instant::now();
@@ -58,8 +56,7 @@ fn a_call_that_waits_for_it_comes_back_with_it() {
 /// The task is not the only one: what is in no lane is granted as well, and the limit holds.
 #[test]
 fn what_is_in_no_lane_comes_along_and_the_limit_holds() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.set_group('g', max_concurrency => 2)");
     session
         .insert(json!([
@@ -79,8 +76,7 @@ fn what_is_in_no_lane_comes_along_and_the_limit_holds() {
 
 #[test]
 fn what_has_just_become_due_has_its_place_in_the_order() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.set_group('g', max_concurrency => 1)");
     session.run("SELECT taskq.insert_many('x', '{1,2}', '{low 1,low 2}')");
     session

@@ -41,8 +41,7 @@ fn reads_no_more_after_many_grants(
     in_progress: i32,
     full: i32,
 ) {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     for setting in settings {
         session.run(&format!("SELECT taskq.{setting}"));
     }
@@ -140,8 +139,7 @@ fn a_claim_of_an_action_whose_groups_take_turns() {
 #[test]
 #[ignore = "long"]
 fn a_full_group_that_has_waited_for_long() {
-    let db = Db::new();
-    let (mut session, mut others) = (db.connect(), db.connect());
+    let (db, [mut session, mut others]) = Db::connected();
     session.run(
         "SELECT taskq.set_group('old', max_concurrency => 1), taskq.set_group('new', max_concurrency => 9)",
     );
@@ -194,8 +192,7 @@ fn a_claim_within_a_rate() {
 /// only to a savepoint.
 #[test]
 fn no_slot_is_lost_below_a_mark() {
-    let db = Db::new();
-    let (mut session, mut others, mut open) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut session, mut others, mut open]) = Db::connected();
     session.run("SELECT taskq.set_action('x', max_concurrency => 3)");
     others.insert(tasks(200)).unwrap();
     for way in ["COMMIT", "ROLLBACK", "ROLLBACK TO s; COMMIT"] {
@@ -236,8 +233,7 @@ fn no_slot_is_lost_below_a_mark() {
 /// A limit that changes, the sequence set back, the table emptied by an operator: what a backend remembers is of before.
 #[test]
 fn marks_do_not_outlive_what_they_are_of() {
-    let db = Db::new();
-    let (mut session, mut others) = (db.connect(), db.connect());
+    let (_db, [mut session, mut others]) = Db::connected();
     let limit = |session: &mut Session, most: usize| {
         session.run(&format!("SELECT taskq.set_action('x', max_concurrency => {most})"));
     };
@@ -284,8 +280,7 @@ fn marks_do_not_outlive_what_they_are_of() {
 /// More limits than a backend remembers marks of.
 #[test]
 fn groups_by_the_thousand_have_their_slots() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     session.run("SELECT taskq.set_action('x', max_per_group => 1)");
     let tasks: Value =
         (0..6_000).map(|n| json!({"action": "x", "group_id": format!("g{}", n % 1_500)})).collect();
@@ -305,8 +300,7 @@ fn groups_by_the_thousand_have_their_slots() {
 /// Several at once under an old snapshot: the limits hold exactly, and all is done.
 #[test]
 fn limits_hold_while_marks_move() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     session.run("SELECT taskq.set_action('x', max_concurrency => 3, max_per_group => 1)");
     session.insert(tasks(600)).unwrap();
     let _reader = read_on(&db);

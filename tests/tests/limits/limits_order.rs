@@ -11,8 +11,7 @@ use crate::{call, owned, tasks};
 
 #[test]
 fn priority_comes_first_over_limited_and_unlimited_actions() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('a', max_concurrency => 2)");
     call(&mut session, "set_action('r', rate_limit => 2, rate_period => '1 hour')");
     session
@@ -29,8 +28,7 @@ fn priority_comes_first_over_limited_and_unlimited_actions() {
 
 #[test]
 fn first_in_is_first_out_over_limited_and_unlimited_actions() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for action in ["a", "b"] {
         call(&mut session, &format!("set_action('{action}', max_concurrency => 50)"));
     }
@@ -48,8 +46,7 @@ fn first_in_is_first_out_over_limited_and_unlimited_actions() {
 
 #[test]
 fn a_full_action_hides_nothing_of_the_others() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('full', max_concurrency => 1)");
     call(&mut session, "set_action('paused')");
     call(&mut session, "pause_action('paused')");
@@ -65,8 +62,7 @@ fn a_full_action_hides_nothing_of_the_others() {
 
 #[test]
 fn a_limit_that_is_used_up_in_a_call_leaves_its_room_to_others() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('a', max_concurrency => 2)");
     session.insert(tasks("a", 20)).unwrap();
     session.insert(tasks("b", 20)).unwrap();
@@ -76,8 +72,7 @@ fn a_limit_that_is_used_up_in_a_call_leaves_its_room_to_others() {
 
 #[test]
 fn what_another_call_has_taken_does_not_let_lower_priority_of_its_action_go_first() {
-    let db = Db::new();
-    let (mut a, mut b) = (db.connect(), db.connect());
+    let (_db, [mut a, mut b]) = Db::connected();
     call(&mut a, "set_action('x', max_concurrency => 50)");
     a.insert(json!([
         {"id": "x high 1", "action": "x", "priority": 9}, {"id": "x high 2", "action": "x", "priority": 9},
@@ -93,8 +88,7 @@ fn what_another_call_has_taken_does_not_let_lower_priority_of_its_action_go_firs
 
 #[test]
 fn an_action_named_twice_counts_once() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', max_concurrency => 1)");
     session.insert(tasks("x", 3)).unwrap();
     assert_eq!(owned(&mut session, 5, &["x", "x"]), ["x1"]);
@@ -102,8 +96,7 @@ fn an_action_named_twice_counts_once() {
 
 #[test]
 fn what_is_in_no_group_comes_by_its_priority_beside_groups_with_limits() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_group('g', max_concurrency => 9)");
     session
         .insert(json!([

@@ -8,14 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use taskq_tests::{Db, Progress, until};
+use taskq_tests::{Db, Progress};
 
 use crate::{at, call, owned, tasks};
 
 #[test]
 fn a_full_bucket_lets_its_size_go_at_once_and_then_one_at_each_refill() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     call(&mut session, "set_action('x', rate_limit => 6, rate_period => '1 minute')");
     session.insert(tasks("x", 200)).unwrap();
@@ -30,8 +29,7 @@ fn a_full_bucket_lets_its_size_go_at_once_and_then_one_at_each_refill() {
 
 #[test]
 fn no_window_sees_more_than_bucket_and_refill() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     call(&mut session, "set_action('x', rate_limit => 5, rate_period => '10 seconds')");
     session.insert(tasks("x", 2000)).unwrap();
@@ -54,8 +52,7 @@ fn no_window_sees_more_than_bucket_and_refill() {
 
 #[test]
 fn a_rolled_back_grant_gives_its_part_of_the_bucket_back() {
-    let db = Db::new();
-    let (mut a, mut b) = (db.connect(), db.connect());
+    let (_db, [mut a, mut b]) = Db::connected();
     call(&mut a, "set_action('x', rate_limit => 3, rate_period => '1 day')");
     a.insert(tasks("x", 10)).unwrap();
     a.run("BEGIN");
@@ -69,8 +66,7 @@ fn a_rolled_back_grant_gives_its_part_of_the_bucket_back() {
 
 #[test]
 fn what_comes_back_counts_again_because_a_rate_counts_grants() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     call(&mut session, "set_action('x', rate_limit => 2, rate_period => '1 minute')");
     session.insert(tasks("x", 1)).unwrap();
@@ -85,8 +81,7 @@ fn what_comes_back_counts_again_because_a_rate_counts_grants() {
 
 #[test]
 fn a_rate_and_a_concurrency_limit_hold_together() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     call(&mut session, "set_action('x', rate_limit => 3, rate_period => '1 minute', max_concurrency => 2)");
     session.insert(tasks("x", 10)).unwrap();
@@ -104,8 +99,7 @@ fn a_rate_and_a_concurrency_limit_hold_together() {
 
 #[test]
 fn a_cleared_rate_is_none_and_setting_one_anew_keeps_what_was_used() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     call(&mut session, "set_action('x', rate_limit => 2, rate_period => '1 minute')");
     session.insert(tasks("x", 20)).unwrap();
@@ -121,8 +115,7 @@ fn a_cleared_rate_is_none_and_setting_one_anew_keeps_what_was_used() {
 /// What has refilled up to then has refilled at the rate that was set.
 #[test]
 fn a_new_rate_holds_from_the_moment_it_is_set() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let few = "set_action('x', rate_limit => 1, rate_period => '1 hour')";
     let many = "set_action('x', rate_limit => 1000, rate_period => '1 hour')";
     at(&mut session, 0.0);
@@ -147,9 +140,7 @@ fn a_new_rate_holds_from_the_moment_it_is_set() {
 
 #[test]
 fn a_call_that_began_before_another_grant_does_not_refill_the_bucket_twice() {
-    let db = Db::new();
-    let (mut session, early, mut watcher) = (db.connect(), db.connect(), db.connect());
-    session.insert(tasks("x", 20)).unwrap();
+    let (_db, [mut session, early, mut watcher]) = Db::with_tasks(tasks("x", 20));
     call(&mut session, "set_action('x', rate_limit => 10, rate_period => '1 hour')");
     let measured = "SELECT measured_at FROM taskq.bucket WHERE name = 'x'";
     // The early call has begun, and is kept from the bucket until the other has granted.
@@ -169,9 +160,7 @@ fn a_call_that_began_before_another_grant_does_not_refill_the_bucket_twice() {
 #[test]
 fn four_sessions_stay_below_the_rate_in_real_time() {
     const SIZE: usize = 10;
-    let db = Db::new();
-    let mut main = db.connect();
-    main.insert(tasks("x", 1000)).unwrap();
+    let (db, [mut main]) = Db::with_tasks(tasks("x", 1000));
     call(&mut main, "set_action('x', rate_limit => 10, rate_period => '1 second')");
     // For each grant, when its call began and ended: it happened somewhere between the two.
     let calls: Mutex<Vec<(Instant, Instant)>> = Mutex::new(Vec::new());
@@ -209,16 +198,4 @@ fn four_sessions_stay_below_the_rate_in_real_time() {
     }
     let least = SIZE + 15;
     assert!(calls.len() >= least, "waiters wake up at each refill: {} grants", calls.len());
-}
-
-#[test]
-fn waiting_ends_when_the_bucket_has_refilled() {
-    let db = Db::new();
-    let mut session = db.connect();
-    call(&mut session, "set_action('x', rate_limit => 1, rate_period => '0.5 seconds')");
-    session.insert(tasks("x", 2)).unwrap();
-    session.own_one("x");
-    let start = Instant::now();
-    until("the second comes", || session.own_with("w", 1, &["x"], "wait => '30 seconds'").unwrap().pop());
-    assert!(start.elapsed() < Duration::from_secs(10), "woken by the refill, not by the time-out");
 }

@@ -14,8 +14,7 @@ fn held(session: &mut Session) -> i64 {
 
 #[test]
 fn a_backlog_of_elapsed_leases_of_others_is_worked_off_in_small_parts() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT count(*) FROM taskq.insert_many('dead', array_fill('b'::text, ARRAY[7000]))");
     for _ in 0..7 {
         assert_eq!(session.own_with("w", 1000, &["dead"], "lease => '1 hour'").unwrap().len(), 1000);
@@ -67,8 +66,7 @@ fn elapse(session: &mut Session) {
 #[test]
 #[ignore = "long"]
 fn callers_with_time_outs_get_on_however_long_the_end_of_the_dead_takes() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     last_tries(&mut session, "measured", 200, 300);
     elapse(&mut session);
     // How long it takes to end them all at once, on this machine.
@@ -98,8 +96,7 @@ fn callers_with_time_outs_get_on_however_long_the_end_of_the_dead_takes() {
 #[ignore = "long"]
 fn one_that_waits_gets_through_to_what_is_behind_the_dead() {
     for (tries, dependents) in [(9_000, 0), (300, 300)] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         last_tries(&mut session, "x", tries, dependents);
         session.run("SELECT taskq.insert_task('again', 'x')");
         session.own_with("dead", 1, &["x"], "lease => '2 hours'").unwrap();
@@ -113,8 +110,7 @@ fn one_that_waits_gets_through_to_what_is_behind_the_dead() {
 /// Tasks that are due and may not run: they have to be moved before that is known of each.
 #[test]
 fn a_backlog_of_due_tasks_that_may_not_run_is_worked_off_in_small_parts() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[4000]), delay => '1 hour', group_id => 'paused')",
     );

@@ -62,8 +62,7 @@ fn entries_of_a_claim(session: &mut Session) -> i64 {
 
 #[test]
 fn a_walk_that_takes_longer_than_an_entry_lives_is_not_walked_again_and_again() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let _reader = read_on(&db);
     perform(&mut session, MANY);
     until_its_marks_have_moved(&mut session);
@@ -105,8 +104,7 @@ fn come_and_go(db: &Db) {
 
 #[test]
 fn a_session_that_is_granted_nothing_does_not_walk_over_the_same_again_and_again() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let _reader = read_on(&db);
     come_and_go(&db);
     // Also where an action has a limit, and a claim chooses.
@@ -123,9 +121,8 @@ fn a_session_that_is_granted_nothing_does_not_walk_over_the_same_again_and_again
 /// now and then.
 #[test]
 fn nor_does_a_call_that_sleeps() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
-    session.insert(json!([{"id": "last", "action": "x", "delay": "9 s"}])).unwrap();
+    let (db, [mut session, mut watcher]) =
+        Db::with_tasks(json!([{"id": "last", "action": "x", "delay": "9 s"}]));
     session.run("SET taskq.shortest_sleep = 10");
     let sleeper = session.background(|session| {
         let count = "SELECT pg_stat_get_xact_tuples_returned('taskq.run_claim_idx'::regclass)";
@@ -156,9 +153,7 @@ fn nor_does_a_call_that_sleeps() {
 
 #[test]
 fn a_call_that_comes_to_nothing_has_no_transaction_id() {
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
-    session.insert(json!([{"action": "x"}, {"action": "y"}])).unwrap();
+    let (_db, [mut session, mut other]) = Db::with_tasks(json!([{"action": "x"}, {"action": "y"}]));
     other.run("BEGIN");
     assert_eq!(other.own("w", 2, &["x", "y"]).unwrap().len(), 2);
     for actions in ["{x}", "{x,y}"] {
@@ -173,9 +168,7 @@ fn a_call_that_comes_to_nothing_has_no_transaction_id() {
 
 #[test]
 fn a_lease_counts_from_the_grant() {
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
-    session.insert(tasks(2)).unwrap();
+    let (_db, [session, mut other]) = Db::with_tasks(tasks(2));
     // The call has begun when it comes to the lock, as when it walks over much that is dead.
     other.run("BEGIN; LOCK TABLE taskq.run IN ACCESS EXCLUSIVE MODE");
     let call = session.background(|session| {

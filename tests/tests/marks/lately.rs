@@ -18,8 +18,7 @@ fn backlog(session: &mut Session, of: usize) {
 #[test]
 #[ignore = "long"]
 fn a_call_that_is_granted_less_has_looked() {
-    let db = Db::new();
-    let (mut worker, mut other) = (db.connect(), db.connect());
+    let (db, [mut worker, mut other]) = Db::connected();
     for round in 0..100 {
         backlog(&mut other, 2);
         // It looks, and finds nothing due.
@@ -35,8 +34,7 @@ fn a_call_that_is_granted_less_has_looked() {
 #[test]
 #[ignore = "long"]
 fn nor_is_a_deadline_hidden() {
-    let db = Db::new();
-    let (mut worker, mut other) = (db.connect(), db.connect());
+    let (db, [mut worker, mut other]) = Db::connected();
     for round in 0..100 {
         backlog(&mut other, 2);
         assert_eq!(worker.own("w", 1, &["x"]).unwrap().len(), 1);
@@ -50,8 +48,7 @@ fn nor_is_a_deadline_hidden() {
 /// What comes first is granted first, whatever is ready, a moment after it is due.
 #[test]
 fn a_backlog_hides_nothing_for_long() {
-    let db = Db::new();
-    let (mut worker, mut other) = (db.connect(), db.connect());
+    let (db, [mut worker, mut other]) = Db::connected();
     for single in [true, false] {
         backlog(&mut other, 5_000);
         let call = |worker: &mut Session| -> String {

@@ -8,8 +8,7 @@ const ACTIONS: usize = 100_000;
 #[test]
 #[ignore = "long"]
 fn a_call_for_100_000_actions_takes_seconds() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     // Names of tasks that are gone.
     session.run(&format!(
         "INSERT INTO taskq.action (action_no, name) \

@@ -113,9 +113,7 @@ fn what_the_own_transaction_undoes_is_found() {
 
 #[test]
 fn what_a_block_with_an_exception_undoes_is_found() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(tasks(3_000)).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(tasks(3_000));
     // Each round grants, completes, and forgets half of it again; what is left has to be all that was forgotten.
     session.run(
         "DO $$
@@ -146,8 +144,7 @@ fn what_a_block_with_an_exception_undoes_is_found() {
 
 #[test]
 fn what_is_inserted_late_at_an_early_position_is_found() {
-    let db = Db::new();
-    let (mut session, mut others, mut late) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut session, mut others, mut late]) = Db::connected();
     others.insert(tasks(1)).unwrap();
     perform(&mut session, 1);
     late.run("BEGIN");
@@ -161,9 +158,7 @@ fn what_is_inserted_late_at_an_early_position_is_found() {
 /// id is the snapshot's xmax: nothing below that tells that it is open.
 #[test]
 fn what_takes_its_position_in_the_middle_of_a_look_is_found() {
-    let db = Db::new();
-    let (mut session, mut others, mut late, mut lock) =
-        (db.connect(), db.connect(), db.connect(), db.connect());
+    let (_db, [mut session, mut others, mut late, mut lock]) = Db::connected();
     for round in 0..3 {
         let id = format!("late {round}");
         others.insert(tasks(1)).unwrap();
@@ -191,8 +186,7 @@ fn what_takes_its_position_in_the_middle_of_a_look_is_found() {
 
 #[test]
 fn what_a_rolled_back_grant_had_taken_is_found() {
-    let db = Db::new();
-    let (mut session, mut others, mut open) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut session, mut others, mut open]) = Db::connected();
     others.insert(json!([{"id": "taken", "action": "x"}])).unwrap();
     open.run("BEGIN");
     assert_eq!(open.own_one("x").task_id, "taken");
@@ -227,8 +221,7 @@ fn what_the_own_savepoint_had_taken_or_cancelled_is_found() {
 
 #[test]
 fn what_comes_back_is_found() {
-    let db = Db::new();
-    let (mut session, mut others) = (db.connect(), db.connect());
+    let (_db, [mut session, mut others]) = Db::connected();
     others.insert(json!([{"id": "back", "action": "x"}])).unwrap();
     let grant = session.own_one_with("x", "lease => '1 minute'");
     go_on(&mut session, &mut others);
@@ -242,8 +235,7 @@ fn what_comes_back_is_found() {
 
 #[test]
 fn priorities_that_are_new_to_the_backend_are_found_in_their_order() {
-    let db = Db::new();
-    let (mut session, mut others) = (db.connect(), db.connect());
+    let (_db, [mut session, mut others]) = Db::connected();
     let with = |priority: i32| json!([{"id": priority.to_string(), "action": "x", "priority": priority}]);
     for round in 0..3 {
         for priority in [0, 5, i32::MAX, 7, i32::MIN, -2, 6, 100, -1, 3] {
@@ -259,8 +251,7 @@ fn priorities_that_are_new_to_the_backend_are_found_in_their_order() {
 
 #[test]
 fn what_is_restored_at_old_positions_is_found() {
-    let db = Db::new();
-    let (mut session, mut others) = (db.connect(), db.connect());
+    let (_db, [mut session, mut others]) = Db::connected();
     others.insert(json!([{"id": "kept", "action": "x"}])).unwrap();
     others.run("CREATE TABLE kept AS SELECT * FROM taskq.run");
     perform(&mut session, 1);

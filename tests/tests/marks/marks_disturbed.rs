@@ -29,8 +29,7 @@ fn look(session: &mut Session) {
 /// A call looks after the marks of 256 actions. What an earlier call has seen of the others says nothing now.
 #[test]
 fn actions_beyond_those_a_call_looks_after_are_walked_from_their_marks() {
-    let db = Db::new();
-    let (mut session, mut others, mut late) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut session, mut others, mut late]) = Db::connected();
     let names: Vec<String> = (0..300).map(|n| format!("a{n}")).collect();
     let all: Vec<&str> = names.iter().map(String::as_str).collect();
     others.insert(names.iter().map(|name| json!({"action": name})).collect()).unwrap();
@@ -52,8 +51,7 @@ fn actions_beyond_those_a_call_looks_after_are_walked_from_their_marks() {
 /// `last_value` is 1 before the first position is taken and after it.
 #[test]
 fn the_first_position_of_a_sequence_is_not_passed_before_it_is_taken() {
-    let db = Db::new();
-    let (mut session, mut others, mut first) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut session, mut others, mut first]) = Db::connected();
     // The action has its number, which would be the first position otherwise.
     others.insert(json!([{"id": "gone", "action": "x"}])).unwrap();
     others.delete(&["gone"]).unwrap();
@@ -73,9 +71,7 @@ fn the_first_position_of_a_sequence_is_not_passed_before_it_is_taken() {
 /// others before that position.
 #[test]
 fn a_position_is_not_passed_while_its_insertion_waits() {
-    let db = Db::new();
-    let (mut session, mut locker) = (db.connect(), db.connect());
-    session.insert(tasks(6)).unwrap();
+    let (db, [mut session, mut locker]) = Db::with_tasks(tasks(6));
     perform(&mut session, 3);
     locker.run("BEGIN; LOCK TABLE taskq.task IN SHARE MODE");
     let late =
@@ -115,8 +111,7 @@ fn a_sequence_that_is_set_back_hides_nothing() {
 /// No look can see that rows were copied in below the marks.
 #[test]
 fn what_is_copied_in_below_the_marks_is_found_by_a_session_that_connects_anew() {
-    let db = Db::new();
-    let (mut session, mut others) = (db.connect(), db.connect());
+    let (db, [mut session, mut others]) = Db::connected();
     others.insert(json!([{"id": "kept", "action": "x"}])).unwrap();
     others.run("CREATE TABLE kept AS SELECT * FROM taskq.run");
     others.insert(tasks(20)).unwrap();

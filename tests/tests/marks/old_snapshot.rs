@@ -25,9 +25,7 @@ fn read_on(db: &Db) -> Session {
 
 /// A claim reads no more after `leave_behind` than before, but for now and then.
 fn reads_no_more_after(what: &str, leave_behind: impl FnOnce(&mut Session)) {
-    let db = Db::new();
-    let (mut session, mut others) = (db.connect(), db.connect());
-    session.insert(tasks(500, json!({"action": "x"}))).unwrap();
+    let (db, [mut session, mut others]) = Db::with_tasks(tasks(500, json!({"action": "x"})));
     for _ in 0..50 {
         session.perform("x", "completed");
     }
@@ -100,9 +98,7 @@ fn tasks_that_were_removed() {
 /// What is committed after its time, below what a backend remembers, is found by it as well, a little later.
 #[test]
 fn what_comes_late_is_found() {
-    let db = Db::new();
-    let (mut session, mut others, mut open) = (db.connect(), db.connect(), db.connect());
-    session.insert(tasks(20, json!({"action": "x"}))).unwrap();
+    let (db, [mut session, mut others, mut open]) = Db::with_tasks(tasks(20, json!({"action": "x"})));
     let _reader = read_on(&db);
     // Dead entries, so that the session remembers where they end.
     others.insert(tasks(MANY, json!({"action": "x", "delay": "1 millisecond"}))).unwrap();
@@ -130,9 +126,7 @@ fn what_comes_late_is_found() {
 /// The clock of a session that is set back: nothing is below what was remembered at a later time.
 #[test]
 fn a_clock_that_goes_back_forgets() {
-    let db = Db::new();
-    let (mut session, mut others) = (db.connect(), db.connect());
-    session.insert(tasks(1, json!({"action": "x"}))).unwrap();
+    let (db, [mut session, mut others]) = Db::with_tasks(tasks(1, json!({"action": "x"})));
     let _reader = read_on(&db);
     others.insert(tasks(MANY, json!({"action": "x", "delay": "1 millisecond"}))).unwrap();
     sleep(Duration::from_millis(10));

@@ -11,10 +11,9 @@ fn owned_at_once(session: &mut Session, actions: &[&str]) -> Vec<String> {
 
 #[test]
 fn an_open_grant_is_passed_over() {
-    let db = Db::new();
-    let (mut open, mut other) = (db.connect(), db.connect());
-    open.insert(json!([{"id": "1", "action": "x"}, {"id": "2", "action": "x"}, {"id": "3", "action": "x"}]))
-        .unwrap();
+    let (_db, [mut open, mut other]) = Db::with_tasks(
+        json!([{"id": "1", "action": "x"}, {"id": "2", "action": "x"}, {"id": "3", "action": "x"}]),
+    );
     open.run("BEGIN");
     open.own_one("x");
     assert_eq!(owned_at_once(&mut other, &["x"]), ["2", "3"]);
@@ -24,8 +23,7 @@ fn an_open_grant_is_passed_over() {
 
 #[test]
 fn an_open_takeover_is_passed_over() {
-    let db = Db::new();
-    let (mut open, mut other) = (db.connect(), db.connect());
+    let (_db, [mut open, mut other]) = Db::connected();
     for session in [&mut open, &mut other] {
         session.set_now(Some("2030-01-01 00:00:00Z"));
     }
@@ -44,8 +42,7 @@ fn an_open_takeover_is_passed_over() {
 
 #[test]
 fn an_open_abort_of_an_exhausted_task_is_passed_over() {
-    let db = Db::new();
-    let (mut open, mut other) = (db.connect(), db.connect());
+    let (_db, [mut open, mut other]) = Db::connected();
     for session in [&mut open, &mut other] {
         session.set_now(Some("2030-01-01 00:00:00Z"));
     }
@@ -92,8 +89,7 @@ fn an_open_return_is_passed_over() {
 
 #[test]
 fn an_open_insert_is_passed_over_and_found_later() {
-    let db = Db::new();
-    let (mut open, mut other) = (db.connect(), db.connect());
+    let (_db, [mut open, mut other]) = Db::connected();
     open.run("BEGIN");
     open.insert(
         json!([{"id": "early", "action": "x"}, {"id": "now settled", "action": "s", "spontaneous": true}]),
@@ -138,8 +134,7 @@ fn open_replace_delete_cancel_and_edges_are_passed_over() {
 
 #[test]
 fn own_in_a_transaction_sees_what_the_transaction_did() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("BEGIN");
     session
         .insert(json!([{"id": "1", "action": "x"}, {"id": "2", "action": "x", "depends_on": ["1"]}]))
@@ -153,9 +148,7 @@ fn own_in_a_transaction_sees_what_the_transaction_did() {
 
 #[test]
 fn a_read_only_transaction_is_refused_cleanly() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "1", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "1", "action": "x"}]));
     session.run("BEGIN READ ONLY");
     let error = session.own("w", 1, &["x"]).unwrap_err();
     assert_eq!(taskq_tests::sqlstate(&error), "25006");
@@ -166,8 +159,7 @@ fn a_read_only_transaction_is_refused_cleanly() {
 /// A worker that has connected to a standby would poll it for ever otherwise, and sleep there.
 #[test]
 fn a_read_only_transaction_is_refused_also_where_there_is_nothing_to_own() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for arguments in ["'w', 1, '{nothing}'", "'w', 0, '{nothing}'", "'w', 1, '{nothing}', wait => '1 minute'"]
     {
         session.run("BEGIN READ ONLY");

@@ -98,8 +98,7 @@ fn tables_are_rewritten_and_moved_under_load() {
 /// lost for good, or a return is refused though no other worker has the task.
 #[test]
 fn a_call_that_waits_for_a_table_to_be_rewritten_sees_its_rows() {
-    let db = Db::new();
-    let (mut session, mut owner) = (db.connect(), db.connect());
+    let (db, [mut session, mut owner]) = Db::connected();
     let tables: Vec<String> = session.all(
         "SELECT c.relname::text FROM pg_class AS c
           WHERE c.relnamespace = 'taskq'::regnamespace AND c.relkind = 'r' ORDER BY c.relname",
@@ -153,8 +152,7 @@ fn a_call_that_waits_for_a_table_to_be_rewritten_sees_its_rows() {
 /// it then: it is held up in between because it has to look the table up in a catalog that is locked.
 #[test]
 fn a_call_whose_table_is_rewritten_before_it_locks_it_sees_its_rows() {
-    let db = Db::new();
-    let (mut session, mut owner) = (db.connect(), db.connect());
+    let (db, [mut session, mut owner]) = Db::connected();
     let mut held_up = 0;
     for table in ["run", "task", "dependency", "blocked", "countdown", "lease", "settled", "action"] {
         let [parent, child] = ["parent", "child"].map(|name| format!("{name} of {table}"));

@@ -11,7 +11,7 @@ mod workgroups_back;
 mod workgroups_races;
 
 use serde_json::{Value, json};
-use taskq_tests::flow::{at, call, ids, owned, wait_for_one};
+use taskq_tests::flow::{at, call, ids, owned};
 
 /// Tasks with these ids, of the action `x`, which share a key.
 fn keyed(ids: &[&str]) -> Value {

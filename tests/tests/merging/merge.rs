@@ -16,9 +16,7 @@ fn keys(session: &mut Session) -> i64 {
 #[test]
 fn riders_get_code_status_and_result_and_signal_their_dependents() {
     for (code, then) in [("completed", "ready"), ("aborted", "aborted")] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session.insert(keyed(&["a", "b", "c"])).unwrap();
+        let (_db, [mut session]) = Db::with_tasks(keyed(&["a", "b", "c"]));
         session.insert(json!([{"id": "after b", "action": "y", "depends_on": ["b"]}])).unwrap();
         let leader = session.own("w", 9, &["x"]).unwrap();
         assert_eq!(leader.len(), 1);
@@ -37,9 +35,7 @@ fn riders_get_code_status_and_result_and_signal_their_dependents() {
 
 #[test]
 fn one_inserted_or_freed_later_runs_after_it() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(keyed(&["a"])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(keyed(&["a"]));
     session
         .insert(json!([{"id": "gate", "action": "y"}, {"id": "freed", "action": "x", "merge_key": "k", "depends_on": ["gate"]}]))
         .unwrap();
@@ -60,15 +56,11 @@ fn one_inserted_or_freed_later_runs_after_it() {
 
 #[test]
 fn keys_of_actions_of_groups_and_of_none_are_separate() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "none", "action": "x", "merge_key": "k"}, {"id": "g1", "action": "x", "merge_key": "k", "group_id": "g"},
-            {"id": "g2", "action": "y", "merge_key": "k", "group_id": "g"}, {"id": "h", "action": "x", "merge_key": "k", "group_id": "h"},
-            {"id": "other", "action": "x", "merge_key": "l"}, {"id": "plain", "action": "x"},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "none", "action": "x", "merge_key": "k"}, {"id": "g1", "action": "x", "merge_key": "k", "group_id": "g"},
+        {"id": "g2", "action": "y", "merge_key": "k", "group_id": "g"}, {"id": "h", "action": "x", "merge_key": "k", "group_id": "h"},
+        {"id": "other", "action": "x", "merge_key": "l"}, {"id": "plain", "action": "x"},
+    ]));
     assert_eq!(
         owned(&mut session, 9, &["x", "y"]),
         ["none", "g1", "g2", "h", "other", "plain"],
@@ -78,9 +70,8 @@ fn keys_of_actions_of_groups_and_of_none_are_separate() {
 
 #[test]
 fn a_merge_key_is_busy_in_its_own_action_and_group_only() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x", "merge_key": "k", "group_id": "g"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x", "merge_key": "k", "group_id": "g"}]));
     session.own_one("x");
     session
         .insert(json!([
@@ -95,9 +86,7 @@ fn a_merge_key_is_busy_in_its_own_action_and_group_only() {
 
 #[test]
 fn a_leader_that_comes_back_frees_its_riders_and_its_key() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(keyed(&["a", "b"])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(keyed(&["a", "b"]));
     let leader = session.own_one("x");
     session.give("a", leader.token, "pending").unwrap();
     assert!(session.broken().is_empty());
@@ -109,8 +98,7 @@ fn a_leader_that_comes_back_frees_its_riders_and_its_key() {
 
 #[test]
 fn a_leader_whose_deadline_passed_frees_them_and_its_last_try_ends_them() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     session.insert(keyed(&["a", "b"])).unwrap();
     let late = session.own_one_with("x", "lease => '1 minute'");
@@ -132,8 +120,7 @@ fn a_leader_whose_deadline_passed_frees_them_and_its_last_try_ends_them() {
 
 #[test]
 fn a_task_whose_deadline_passed_rides_and_its_old_token_is_void() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     session.insert(keyed(&["a"])).unwrap();
     let late = session.own_one_with("x", "lease => '1 minute'");
@@ -151,9 +138,7 @@ fn a_task_whose_deadline_passed_rides_and_its_old_token_is_void() {
 
 #[test]
 fn cancelling_the_leader_aborts_its_riders_and_not_later_ones() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(keyed(&["a", "b"])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(keyed(&["a", "b"]));
     let leader = session.own_one("x");
     session.insert(keyed(&["later"])).unwrap();
     session.cancel(&["a"]).unwrap();
@@ -164,9 +149,7 @@ fn cancelling_the_leader_aborts_its_riders_and_not_later_ones() {
 
 #[test]
 fn riders_and_parked_ones_can_be_cancelled_deleted_replaced_and_made_to_wait() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(keyed(&["a", "cancelled", "deleted", "replaced", "waits"])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(keyed(&["a", "cancelled", "deleted", "replaced", "waits"]));
     session.insert(json!([{"id": "gate", "action": "y"}])).unwrap();
     let leader = session.own_one("x");
     session.insert(keyed(&["p cancelled", "p deleted", "p replaced", "p waits"])).unwrap();
@@ -194,8 +177,7 @@ fn riders_and_parked_ones_can_be_cancelled_deleted_replaced_and_made_to_wait() {
 
 #[test]
 fn waves_of_duplicates_run_once_a_wave() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let mut performances = 0;
     let mut held = None;
     for wave in 0..6 {
@@ -220,10 +202,9 @@ fn waves_of_duplicates_run_once_a_wave() {
 
 #[test]
 fn a_key_in_a_paused_group_comes_back_with_the_group() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let tasks = json!([{"id": "a", "action": "x", "merge_key": "k", "group_id": "g"}, {"id": "b", "action": "x", "merge_key": "k", "group_id": "g"}]);
-    session.insert(tasks).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "a", "action": "x", "merge_key": "k", "group_id": "g"}, {"id": "b", "action": "x", "merge_key": "k", "group_id": "g"}]),
+    );
     let leader = session.own_one("x");
     call(&mut session, "pause_group('g')");
     session.insert(json!([{"id": "c", "action": "x", "merge_key": "k", "group_id": "g"}])).unwrap();
@@ -236,8 +217,7 @@ fn a_key_in_a_paused_group_comes_back_with_the_group() {
 
 #[test]
 fn a_leader_and_its_riders_need_one_place_of_a_limited_action() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "set_action('x', max_concurrency => 2)");
     session.insert(keyed(&["a", "b", "c"])).unwrap();
     session.insert(json!([{"id": "plain", "action": "x"}])).unwrap();
@@ -246,8 +226,7 @@ fn a_leader_and_its_riders_need_one_place_of_a_limited_action() {
 
 #[test]
 fn nothing_is_kept_of_a_key_whose_tasks_are_gone() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     session.insert(json!([{"id": "a", "action": "x", "merge_key": "k", "retention": "1 s"}, {"id": "b", "action": "x", "merge_key": "l"}])).unwrap();
     assert_eq!(keys(&mut session), 2);
@@ -262,16 +241,12 @@ fn nothing_is_kept_of_a_key_whose_tasks_are_gone() {
 #[test]
 fn nor_is_it_while_other_groups_and_actions_have_tasks_with_the_same_key() {
     // Else the row of each key that was ever used would stay, as long as one like it is in use somewhere.
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "plain", "action": "x", "merge_key": "k"},
-            {"id": "grouped", "action": "x", "merge_key": "k", "group_id": "g"},
-            {"id": "other", "action": "y", "merge_key": "k"},
-            {"id": "key", "action": "x", "merge_key": "l"},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "plain", "action": "x", "merge_key": "k"},
+        {"id": "grouped", "action": "x", "merge_key": "k", "group_id": "g"},
+        {"id": "other", "action": "y", "merge_key": "k"},
+        {"id": "key", "action": "x", "merge_key": "l"},
+    ]));
     assert_eq!(keys(&mut session), 4);
     for (deleted, left) in [("plain", 3), ("grouped", 2), ("key", 1), ("other", 0)] {
         session.delete(&[deleted]).unwrap();
@@ -283,9 +258,7 @@ fn nor_is_it_while_other_groups_and_actions_have_tasks_with_the_same_key() {
 #[test]
 fn a_rider_with_another_body_runs_after_its_leader() {
     for held in [false, true] {
-        let db = Db::new();
-        let (mut session, mut other) = (db.connect(), db.connect());
-        session.insert(keyed(&["a", "b", "c", "d", "e"])).unwrap();
+        let (_db, [mut session, mut other]) = Db::with_tasks(keyed(&["a", "b", "c", "d", "e"]));
         session.run("SELECT taskq.update_tasks('{c}', priority => -1)");
         if held {
             // These are set aside where they are.
@@ -320,9 +293,7 @@ fn a_rider_with_another_body_runs_after_its_leader() {
 fn a_rider_with_another_priority_rides_on_and_one_that_is_put_off_does_not() {
     for end in ["completed", "pending"] {
         for held in [false, true] {
-            let db = Db::new();
-            let (mut session, mut other) = (db.connect(), db.connect());
-            session.insert(keyed(&["a", "b", "c", "d"])).unwrap();
+            let (_db, [mut session, mut other]) = Db::with_tasks(keyed(&["a", "b", "c", "d"]));
             if held {
                 other.run("BEGIN");
                 for id in ["b", "c", "d"] {

@@ -30,8 +30,7 @@ fn place(session: &mut Session, id: &str) -> usize {
 
 #[test]
 fn six_sessions_run_one_task_of_a_key_at_a_time_and_finish_all() {
-    let db = Db::new();
-    let mut main = db.connect();
+    let (db, [mut main]) = Db::connected();
     wave(&mut main, "first", 80);
     let ledger: Vec<AtomicI32> = (0..2 * KEYS).map(|_| AtomicI32::new(0)).collect();
     thread::scope(|scope| {
@@ -84,13 +83,10 @@ fn six_sessions_run_one_task_of_a_key_at_a_time_and_finish_all() {
 
 #[test]
 fn no_task_of_a_key_runs_beside_an_open_grant_of_its_leader() {
-    let db = Db::new();
-    let (mut a, mut b) = (db.connect(), db.connect());
-    a.insert(json!([
+    let (db, [mut a, mut b]) = Db::with_tasks(json!([
         {"id": "a", "action": "x", "merge_key": "k"}, {"id": "b", "action": "x", "merge_key": "k"}, {"id": "plain", "action": "x"},
         {"id": "gate", "action": "y"}, {"id": "c", "action": "x", "merge_key": "k", "depends_on": ["gate"]},
-    ]))
-    .unwrap();
+    ]));
     a.run("BEGIN");
     let leader = a.own_one("x");
     b.perform("y", "completed");
@@ -109,9 +105,7 @@ fn no_task_of_a_key_runs_beside_an_open_grant_of_its_leader() {
 #[test]
 fn a_return_that_is_open_while_others_look_strands_nothing() {
     for end in ["COMMIT", "ROLLBACK"] {
-        let db = Db::new();
-        let (mut a, mut b) = (db.connect(), db.connect());
-        a.insert(json!([{"id": "a", "action": "x", "merge_key": "k"}])).unwrap();
+        let (_db, [mut a, mut b]) = Db::with_tasks(json!([{"id": "a", "action": "x", "merge_key": "k"}]));
         let leader = a.own_one("x");
         b.insert(json!([{"id": "b", "action": "x", "merge_key": "k"}])).unwrap();
         a.run("BEGIN");
@@ -128,9 +122,7 @@ fn a_return_that_is_open_while_others_look_strands_nothing() {
 
 #[test]
 fn a_claim_that_is_open_while_the_leader_ends_strands_nothing() {
-    let db = Db::new();
-    let (mut a, mut b) = (db.connect(), db.connect());
-    a.insert(json!([{"id": "a", "action": "x", "merge_key": "k"}])).unwrap();
+    let (db, [mut a, mut b]) = Db::with_tasks(json!([{"id": "a", "action": "x", "merge_key": "k"}]));
     let leader = a.own_one("x");
     b.insert(json!([{"id": "b", "action": "x", "merge_key": "k"}])).unwrap();
     b.run("BEGIN");

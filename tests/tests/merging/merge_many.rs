@@ -62,8 +62,7 @@ fn of_forty_tasks_over_four_keys_four_run_for_eight_claims_at_once() {
         ("rated", "SELECT taskq.set_action('x', rate_limit => 1000, rate_period => '1 second')"),
     ] {
         for (round, most) in [1, 5, 40, 5, 2, 40].into_iter().enumerate() {
-            let db = Db::new();
-            let mut main = db.connect();
+            let (db, [mut main]) = Db::connected();
             main.run(setting);
             main.insert(tasks(40)).unwrap();
             let prologue = if round % 2 == 0 { "" } else { "BEGIN" };
@@ -82,8 +81,7 @@ fn of_forty_tasks_over_four_keys_four_run_for_eight_claims_at_once() {
 
 #[test]
 fn several_actions_and_priorities_are_merged_each_for_itself() {
-    let db = Db::new();
-    let mut main = db.connect();
+    let (db, [mut main]) = Db::connected();
     let tasks: Value = (0..48)
         .map(|i| {
             let action = if i % 2 == 0 { "x" } else { "y" };
@@ -115,8 +113,7 @@ fn several_actions_and_priorities_are_merged_each_for_itself() {
 #[test]
 fn keys_of_an_open_claim_run_nowhere_else_and_a_rollback_frees_them() {
     for end in ["COMMIT", "ROLLBACK", "ROLLBACK TO SAVEPOINT s; COMMIT"] {
-        let db = Db::new();
-        let (mut open, mut main) = (db.connect(), db.connect());
+        let (db, [mut open, mut main]) = Db::connected();
         main.insert(tasks(12)).unwrap();
         open.run("BEGIN; SAVEPOINT s");
         assert_eq!(open.own("w", 1, &["x"]).unwrap().len(), 1);
@@ -133,8 +130,7 @@ fn keys_of_an_open_claim_run_nowhere_else_and_a_rollback_frees_them() {
 
 #[test]
 fn one_that_comes_while_the_leader_is_being_granted_runs_after_it() {
-    let db = Db::new();
-    let (mut open, mut main) = (db.connect(), db.connect());
+    let (db, [mut open, mut main]) = Db::connected();
     main.insert(tasks(1)).unwrap();
     open.run("BEGIN");
     let leader = open.own("w", 1, &["x"]).unwrap().remove(0);
@@ -151,8 +147,7 @@ fn one_that_comes_while_the_leader_is_being_granted_runs_after_it() {
 
 #[test]
 fn after_a_dead_worker_nothing_with_its_key_runs_twice() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     session.insert(tasks(40)).unwrap();
     let dead = session.own_with("dead", 40, &["x"], "lease => '1 minute'").unwrap();
@@ -174,9 +169,7 @@ fn after_a_dead_worker_nothing_with_its_key_runs_twice() {
 #[test]
 fn after_dead_workers_and_many_claims_each_key_runs_once() {
     for round in 0..6 {
-        let db = Db::new();
-        let mut main = db.connect();
-        main.insert(tasks(40)).unwrap();
+        let (db, [mut main]) = Db::with_tasks(tasks(40));
         let dead = main.own_with("dead", 40, &["x"], "lease => '0.1 seconds'").unwrap();
         assert_eq!(dead.len(), KEYS);
         thread::sleep(std::time::Duration::from_millis(150));
@@ -193,8 +186,7 @@ fn after_dead_workers_and_many_claims_each_key_runs_once() {
 
 #[test]
 fn a_rider_whose_tries_are_used_up_is_aborted() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     session.insert(json!([{"id": "a", "action": "x", "merge_key": "k"}])).unwrap();
     session.own_one_with("x", "lease => '1 minute'");
@@ -216,8 +208,7 @@ fn the_end_of_such_a_rider_says_what_has_ended_its_last_try() {
         ("lease => '1 minute'", "timeout", "the deadline passed on try 1, and there is no other"),
         ("lease => '1 day'", "tries", "all 1 tries are used up"),
     ] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         at(&mut session, 0.0);
         session.insert(json!([{"id": "a", "action": "x", "merge_key": "k", "max_tries": 3}])).unwrap();
         let grant = session.own_one_with("x", has);
@@ -240,8 +231,7 @@ fn the_end_of_such_a_rider_says_what_has_ended_its_last_try() {
 
 #[test]
 fn settled_tasks_with_the_key_cost_a_claim_nothing() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object(
              'id', 'old' || n, 'action', 'x', 'merge_key', 'k')) FROM generate_series(1, 20000) AS n))",

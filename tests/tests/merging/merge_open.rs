@@ -16,8 +16,7 @@ fn a_claim_that_moves_an_entry_does_not_wait_for_a_new_dependent_of_it() {
         ("limit", "set_group('g', max_concurrency => 0)"),
         ("turns", "set_action('x', fair => true)"),
     ] {
-        let db = Db::new();
-        let (mut open, mut main) = (db.connect(), db.connect());
+        let (db, [mut open, mut main]) = Db::connected();
         main.insert(json!([
             {"id": "a", "action": "x", "group_id": "g", "workgroup": "w"}, {"id": "b", "action": "x"},
         ]))
@@ -62,8 +61,7 @@ fn a_claim_that_moves_an_entry_does_not_wait_for_a_new_dependent_of_it() {
 #[test]
 fn an_entry_to_which_a_dependent_is_being_attached_rides_where_it_is() {
     for (most, end) in [(1, "COMMIT"), (9, "COMMIT"), (9, "ROLLBACK")] {
-        let db = Db::new();
-        let (mut open, mut main) = (db.connect(), db.connect());
+        let (db, [mut open, mut main]) = Db::connected();
         let task = |id: &str| json!({"id": id, "action": "x", "merge_key": "k"});
         main.insert(json!([task("a"), task("b"), task("c")])).unwrap();
         open.run("BEGIN");
@@ -93,8 +91,7 @@ fn an_entry_to_which_a_dependent_is_being_attached_rides_where_it_is() {
 #[test]
 fn a_rider_that_is_still_held_when_its_leader_ends_is_not_waited_for_and_runs_later() {
     for end in ["completed", "pending"] {
-        let db = Db::new();
-        let (mut open, mut main) = (db.connect(), db.connect());
+        let (db, [mut open, mut main]) = Db::connected();
         main.insert(json!([
             {"id": "a", "action": "x", "merge_key": "k"}, {"id": "b", "action": "x", "merge_key": "k"},
         ]))
@@ -120,8 +117,7 @@ fn a_rider_that_is_still_held_when_its_leader_ends_is_not_waited_for_and_runs_la
 #[test]
 fn a_rider_that_is_locked_when_its_leader_settles_runs_a_moment_later() {
     // No other call knows of it then: its leader is gone, and the transaction that changes it knows nothing of leaders.
-    let db = Db::new();
-    let (mut open, mut main) = (db.connect(), db.connect());
+    let (db, [mut open, mut main]) = Db::connected();
     main.insert(json!([
         {"id": "a", "action": "x", "merge_key": "k"}, {"id": "b", "action": "x", "merge_key": "k"},
     ]))
@@ -140,8 +136,7 @@ fn a_rider_that_is_locked_when_its_leader_settles_runs_a_moment_later() {
 /// The row of a key goes with the last task that has it, and is locked until then: that of no other key is.
 #[test]
 fn a_task_that_is_deleted_keeps_no_other_key_busy() {
-    let db = Db::new();
-    let (mut open, mut main) = (db.connect(), db.connect());
+    let (_db, [mut open, mut main]) = Db::connected();
     let task = |id: &str, key: &str| json!({"id": id, "action": "x", "merge_key": key});
     main.insert(json!([task("done", "k")])).unwrap();
     main.perform("x", "completed");
@@ -155,8 +150,7 @@ fn a_task_that_is_deleted_keeps_no_other_key_busy() {
 
 #[test]
 fn a_claim_that_stays_open_keeps_a_key_busy_in_its_action_only() {
-    let db = Db::new();
-    let (mut open, mut main) = (db.connect(), db.connect());
+    let (_db, [mut open, mut main]) = Db::connected();
     let task = |id: &str, action: &str| json!({"id": id, "action": action, "merge_key": "k"});
     main.insert(json!([task("a", "x"), task("b", "y")])).unwrap();
     open.run("BEGIN");
@@ -167,8 +161,7 @@ fn a_claim_that_stays_open_keeps_a_key_busy_in_its_action_only() {
 
 #[test]
 fn a_claim_that_stays_open_keeps_a_key_busy_in_its_group_only() {
-    let db = Db::new();
-    let (mut open, mut main) = (db.connect(), db.connect());
+    let (_db, [mut open, mut main]) = Db::connected();
     let task = |id: &str, group: &str| json!({"id": id, "action": "x", "group_id": group, "merge_key": "k"});
     main.insert(json!([task("a", "g"), task("b", "h")])).unwrap();
     open.run("BEGIN");
@@ -180,8 +173,7 @@ fn a_claim_that_stays_open_keeps_a_key_busy_in_its_group_only() {
 /// The first entry of a group that is paused has the claim look ahead for others.
 #[test]
 fn a_claim_that_moves_a_backlog_does_not_wait_for_a_cancel_in_it() {
-    let db = Db::new();
-    let (mut open, mut main) = (db.connect(), db.connect());
+    let (db, [mut open, mut main]) = Db::connected();
     let task = |id: &str| json!({"id": id, "action": "x", "group_id": "g"});
     main.insert(json!([task("a"), task("b"), task("c"), {"id": "free", "action": "x"}])).unwrap();
     call(&mut main, "pause_group('g')");
@@ -199,8 +191,7 @@ fn a_claim_that_moves_a_backlog_does_not_wait_for_a_cancel_in_it() {
 
 #[test]
 fn a_claim_does_not_wait_for_a_cancel_of_what_would_ride_along() {
-    let db = Db::new();
-    let (mut open, mut main) = (db.connect(), db.connect());
+    let (db, [mut open, mut main]) = Db::connected();
     let task = |id: &str| json!({"id": id, "action": "x", "merge_key": "k"});
     main.insert(json!([task("a"), task("b")])).unwrap();
     open.run("BEGIN");
@@ -215,8 +206,7 @@ fn a_claim_does_not_wait_for_a_cancel_of_what_would_ride_along() {
 /// on for long, and is not waited for: the task stays in the queue.
 #[test]
 fn an_extension_after_the_deadline_does_not_wait_for_a_locked_key() {
-    let db = Db::new();
-    let (mut holder, mut claim, mut main) = (db.connect(), db.connect(), db.connect());
+    let (db, [mut holder, mut claim, mut main]) = Db::connected();
     main.insert(json!([{"id": "a", "action": "x", "merge_key": "k"}])).unwrap();
     let late = main.own_one_with("x", "lease => '0.1 seconds'");
     until("the deadline passes", || {
@@ -242,8 +232,7 @@ fn an_extension_after_the_deadline_does_not_wait_for_a_locked_key() {
 #[test]
 fn a_claim_that_looks_ahead_does_not_wait_for_a_locked_entry_there() {
     for (what, hold) in [("pause", "pause_group('g')"), ("workgroup", "delay_workgroup('w', '1 hour')")] {
-        let db = Db::new();
-        let (mut holder, mut main) = (db.connect(), db.connect());
+        let (db, [mut holder, mut main]) = Db::connected();
         let task = |id: &str| json!({"id": id, "action": "x", "group_id": "g", "workgroup": "w"});
         main.insert(json!([task("a"), task("b"), {"id": "c", "action": "x"}])).unwrap();
         call(&mut main, hold);
@@ -261,8 +250,7 @@ fn a_claim_that_looks_ahead_does_not_wait_for_a_locked_entry_there() {
 /// transaction.
 #[test]
 fn a_claim_that_looks_ahead_locks_nothing_that_was_granted_meanwhile() {
-    let db = Db::new();
-    let (mut holder, mut gate, mut claim) = (db.connect(), db.connect(), db.connect());
+    let (db, [mut holder, mut gate, mut claim]) = Db::connected();
     let (mut worker, mut main) = (db.connect(), db.connect());
     let task = |id: &str| json!({"id": id, "action": "x", "group_id": "g"});
     main.insert(json!([task("granted")])).unwrap();

@@ -10,8 +10,7 @@ use crate::{call, owned};
 
 #[test]
 fn a_cancel_of_riders_beside_the_return_of_their_leader_is_no_deadlock() {
-    let db = Db::new();
-    let mut main = db.connect();
+    let (db, [mut main]) = Db::connected();
     for round in 0..25 {
         // Two leaders whose riders are numbered crosswise: the order of leaders is not that of riders.
         let task = |id: &str, key: &str| json!({"id": format!("{round} {id}"), "action": "x", "merge_key": format!("{round} {key}")});
@@ -47,8 +46,7 @@ fn a_cancel_of_riders_beside_the_return_of_their_leader_is_no_deadlock() {
 
 #[test]
 fn the_return_of_a_leader_locks_riders_in_the_order_of_a_cancel() {
-    let db = Db::new();
-    let (mut open, mut main) = (db.connect(), db.connect());
+    let (db, [mut open, mut main]) = Db::connected();
     // The first rider in number is that of the second leader.
     main.insert(json!([
         {"id": "l1", "action": "x", "merge_key": "k1"}, {"id": "l2", "action": "x", "merge_key": "k2"},
@@ -80,8 +78,7 @@ fn the_return_of_a_leader_locks_riders_in_the_order_of_a_cancel() {
 /// for the key, besides what it names itself. On wrong code it waited out of order, and one of the two got 40P01.
 #[test]
 fn ending_a_leader_locks_what_waits_for_its_key_in_the_order_of_a_cancel() {
-    let db = Db::new();
-    let (mut open, mut main) = (db.connect(), db.connect());
+    let (db, [mut open, mut main]) = Db::connected();
     main.insert(
         ["h", "p1", "p2", "p3"].map(|id| json!({"id": id, "action": "x", "merge_key": "k"})).to_vec().into(),
     )
@@ -113,8 +110,7 @@ fn ending_a_leader_locks_what_waits_for_its_key_in_the_order_of_a_cancel() {
 /// the rows lie.
 #[test]
 fn a_resume_locks_what_is_parked_in_the_order_of_a_cancel() {
-    let db = Db::new();
-    let (mut open, mut main) = (db.connect(), db.connect());
+    let (db, [mut open, mut main]) = Db::connected();
     let task =
         |id: &str, priority: i32| json!({"id": id, "action": "x", "group_id": "g", "priority": priority});
     main.insert(json!([task("t1", 0), task("t2", 0), task("t9", 9)])).unwrap();

@@ -13,9 +13,7 @@ fn merged_into_names_the_leader_while_it_runs_and_afterwards() {
     // Else a mail that was not sent looks like one that was.
     let merged = "SELECT string_agg(concat(id, '>', merged_into), ' ' ORDER BY id) FROM taskq.tasks";
     for (way, code) in [("alike", "completed"), ("each", "aborted"), ("cancel", "aborted")] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session.insert(keyed(&["a", "b", "c"])).unwrap();
+        let (_db, [mut session]) = Db::with_tasks(keyed(&["a", "b", "c"]));
         let leader = session.own_one("x");
         assert_eq!(session.one::<String>(merged), "a> b>a c>a", "while it runs");
         match way {
@@ -46,9 +44,7 @@ fn merged_into_names_the_leader_while_it_runs_and_afterwards() {
         assert!(why[1].contains("a task that is gone"), "{why:?}");
     }
     // One that was given back has no leader any more.
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(keyed(&["a", "b"])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(keyed(&["a", "b"]));
     let leader = session.own_one("x");
     session.give_with("a", leader.token, "pending", "retry_after => '0'").unwrap();
     assert_eq!(session.one::<String>(merged), "a> b>");
@@ -56,9 +52,7 @@ fn merged_into_names_the_leader_while_it_runs_and_afterwards() {
 
 #[test]
 fn callers_of_wait_for_task_learn_of_a_riders_end() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(keyed(&["a", "b"])).unwrap();
+    let (db, [mut session]) = Db::with_tasks(keyed(&["a", "b"]));
     let leader = session.own_one("x");
     let waiter = db.connect();
     let pid = waiter.pid();
@@ -70,9 +64,7 @@ fn callers_of_wait_for_task_learn_of_a_riders_end() {
 
 #[test]
 fn a_taken_key_is_named_before_and_after_a_claim_has_met_the_task() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "first", "action": "x", "merge_key": "k"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "first", "action": "x", "merge_key": "k"}]));
     assert!(
         session.all::<String>("SELECT taskq.why('first')").iter().all(|reason| !reason.contains("merge"))
     );

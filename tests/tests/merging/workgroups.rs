@@ -6,7 +6,7 @@
 use serde_json::json;
 use taskq_tests::{Db, Session, refused};
 
-use crate::{at, call, owned, wait_for_one};
+use crate::{at, call, owned};
 
 /// Tasks of workgroup `api` in two groups and none, of two actions, and one of another workgroup.
 pub(super) fn api(db: &Db) -> Session {
@@ -168,8 +168,7 @@ fn what_is_held_back_is_scheduled_from_the_start_wherever_one_looks() {
 
 #[test]
 fn the_name_need_not_exist_before() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     call(&mut session, "delay_workgroup('api', '1 minute')");
     session.insert(json!([{"id": "a", "action": "x", "workgroup": "api"}])).unwrap();
@@ -309,8 +308,7 @@ fn returns_that_delay_the_same_workgroups_in_any_order_do_not_deadlock() {
 
 #[test]
 fn what_is_in_progress_goes_on_and_a_tasks_own_time_stays() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     session
         .insert(json!([{"id": "a", "action": "x", "workgroup": "api"}, {"id": "b", "action": "x", "workgroup": "api", "delay": "1 hour"}]))
@@ -325,25 +323,8 @@ fn what_is_in_progress_goes_on_and_a_tasks_own_time_stays() {
 }
 
 #[test]
-fn a_waiting_call_is_woken_at_the_end_of_the_delay() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x", "workgroup": "api"}])).unwrap();
-    call(&mut session, "delay_workgroup('api', '1 hour')");
-    let waiter = db.connect();
-    let pid = waiter.pid();
-    let waiting = waiter.background(|s| wait_for_one(s, "x"));
-    session.until_asleep(pid);
-    call(&mut session, "delay_workgroup('api', '0.3 seconds')");
-    let start = std::time::Instant::now();
-    assert!(waiting.join().1.is_some());
-    assert!(start.elapsed().as_secs() < 10, "woken by the delay's end, not by the time-out");
-}
-
-#[test]
 fn a_late_return_still_works_when_only_a_held_back_claim_met_the_task() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     at(&mut session, 0.0);
     session.insert(json!([{"id": "a", "action": "x", "workgroup": "api"}])).unwrap();
     let late = session.own_one_with("x", "lease => '1 minute'");

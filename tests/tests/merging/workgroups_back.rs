@@ -10,8 +10,7 @@ use crate::{call, owned};
 /// Three ways for a task that was set aside to wait for another one: what it takes along is its own time, and not its workgroup's.
 #[test]
 fn a_task_that_gets_a_dependency_while_held_back_does_not_keep_the_delay() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     call(&mut session, "insert_task('p3', 'q')");
     assert_eq!(session.cancel(&["p3"]).unwrap(), 1);
     session
@@ -47,8 +46,7 @@ fn a_task_that_gets_a_dependency_while_held_back_does_not_keep_the_delay() {
 /// taken out. Round after round, since the table has room in its middle then.
 #[test]
 fn what_was_held_back_comes_back_in_its_old_order_however_much_it_is() {
-    let db = Db::new();
-    let (mut operator, mut worker) = (db.connect(), db.connect());
+    let (_db, [mut operator, mut worker]) = Db::connected();
     for round in 0..4 {
         call(&mut operator, &format!("delay_workgroup('w{round}', '1 hour')"));
         operator.run(&format!(
@@ -71,8 +69,7 @@ fn what_was_held_back_comes_back_in_its_old_order_however_much_it_is() {
 #[test]
 fn what_is_held_back_keeps_its_place_among_its_like() {
     for held_by_one_claim in [true, false] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         for id in ["a", "b", "c", "d"] {
             session.insert(json!([{"id": id, "action": "x", "workgroup": "w"}])).unwrap();
         }
@@ -97,14 +94,10 @@ fn what_is_held_back_keeps_its_place_among_its_like() {
 #[test]
 fn what_is_held_back_does_not_ride() {
     for met_before in [false, true] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session
-            .insert(json!([
-                {"id": "held", "action": "x", "merge_key": "k", "workgroup": "w"},
-                {"id": "rider", "action": "x", "merge_key": "k"}, {"id": "free", "action": "x", "merge_key": "k", "workgroup": "v"},
-            ]))
-            .unwrap();
+        let (_db, [mut session]) = Db::with_tasks(json!([
+            {"id": "held", "action": "x", "merge_key": "k", "workgroup": "w"},
+            {"id": "rider", "action": "x", "merge_key": "k"}, {"id": "free", "action": "x", "merge_key": "k", "workgroup": "v"},
+        ]));
         call(&mut session, "delay_workgroup('w', '1 hour')");
         if !met_before {
             // The rider is met first.

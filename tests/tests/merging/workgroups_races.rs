@@ -78,8 +78,7 @@ fn the_first_delay_made_shorter_before_it_is_committed_leaves_nothing_behind() {
 /// it, and is through.
 #[test]
 fn claims_that_overlap_for_ever_do_not_keep_a_pause_or_delay_from_ending() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     for (hold, end) in [
         ("delay_workgroup('api', '1 hour')", "delay_workgroup('api', '0')"),
         ("pause_group('api')", "resume_group('api')"),

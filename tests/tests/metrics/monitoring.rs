@@ -98,8 +98,7 @@ fn the_rules_and_the_dashboard_ask_for_what_there_is() {
 /// The causes and states in the rules are spelled as the queue spells them.
 #[test]
 fn values_of_labels_in_the_rules_are_those_there_are() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let text: String = session.one("SELECT taskq.metrics()");
     let rules = example("alerts.yml");
     let causes = rules.split("cause=~\"").nth(1).unwrap().split('"').next().unwrap();

@@ -32,8 +32,7 @@ fn fill(session: &mut Session) {
 
 #[test]
 fn every_task_is_counted_in_its_state() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     fill(&mut session);
     let series = metrics(&mut session);
     let mut states = 0;
@@ -66,37 +65,11 @@ fn every_task_is_counted_in_its_state() {
     assert!(!series.contains_key("taskq_oldest_ready_age_seconds{action=\"ü\"}"), "none is ready there");
 }
 
-/// On wrong code the alarm rings for error handlers that were not needed.
-#[test]
-fn what_was_skipped_is_no_failure() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x"}, {"id": "undo", "action": "y", "depends_on": [{"id": "a", "condition": "aborted"}]},
-            {"id": "then", "action": "y", "depends_on": ["undo"]}, {"id": "b", "action": "z"}]))
-        .unwrap();
-    session.perform("x", "completed");
-    session.perform("z", "aborted");
-    let series = metrics(&mut session);
-    for (key, number) in [
-        ("taskq_tasks{action=\"y\",state=\"aborted\"}", 0.0),
-        ("taskq_tasks{action=\"y\",state=\"skipped\"}", 2.0),
-        ("taskq_tasks{action=\"z\",state=\"aborted\"}", 1.0),
-        ("taskq_settled_tasks{cause=\"skipped\"}", 2.0),
-        ("taskq_settled_tasks{cause=\"dependency\"}", 0.0),
-        ("taskq_ended_tasks_total{action=\"y\",cause=\"skipped\",outcome=\"skipped\"}", 2.0),
-        ("taskq_ended_tasks_total{action=\"z\",cause=\"returned\",outcome=\"aborted\"}", 1.0),
-    ] {
-        assert_eq!(series.get(key), Some(&number), "{key} in {series:#?}");
-    }
-}
-
 /// What the view of attempts leaves out is not counted, either.
 #[test]
 fn a_late_return_is_no_earlier_try() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "late", "action": "x"}, {"id": "lost", "action": "x"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "late", "action": "x"}, {"id": "lost", "action": "x"}]));
     let late = session.own_one_with("x", "lease => '0 seconds'");
     session.own_one_with("x", "lease => '0 seconds'");
     session.run("SELECT pg_sleep(0.01); SELECT taskq.maintain()");
@@ -109,8 +82,7 @@ fn a_late_return_is_no_earlier_try() {
 
 #[test]
 fn settings_schedules_and_a_backlog_of_retention_show() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.set_action('x', max_concurrency => 2); SELECT taskq.pause_action('y')");
     session
         .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y"}, {"id": "c", "action": "x"}]))
@@ -141,9 +113,7 @@ fn settings_schedules_and_a_backlog_of_retention_show() {
 
 #[test]
 fn waiting_calls_are_counted() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "held", "action": "x"}])).unwrap();
+    let (db, [mut session]) = Db::with_tasks(json!([{"id": "held", "action": "x"}]));
     let grant = session.own_one("x");
     assert_eq!(metrics(&mut session)["taskq_waiters{for=\"work\"}"], 0.0);
     let worker =
@@ -165,8 +135,7 @@ fn waiting_calls_are_counted() {
 
 #[test]
 fn without_kept_only_what_is_alive_is_counted() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     fill(&mut session);
     let series = read(&session.one::<String>("SELECT taskq.metrics(kept => false)"));
     assert_eq!(series["taskq_tasks{action=\"x\",state=\"ready\"}"], 2.0);
@@ -177,8 +146,7 @@ fn without_kept_only_what_is_alive_is_counted() {
 
 #[test]
 fn an_empty_queue_has_metrics_and_a_monitor_may_read_them() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let series = metrics(&mut session);
     assert_eq!(series["taskq_schedules"], 0.0);
     let role = format!("metrics_{}", std::process::id());
@@ -196,8 +164,7 @@ fn an_empty_queue_has_metrics_and_a_monitor_may_read_them() {
 /// An exporter that makes metrics of columns gets what one that takes the text gets.
 #[test]
 fn the_rows_are_those_of_the_text() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     fill(&mut session);
     for kept in ["", "false"] {
         // In one snapshot, but for what the server's statistics and the clock say.

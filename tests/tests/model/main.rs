@@ -43,7 +43,6 @@ fn short_sequences_over_one_connection() {
 }
 
 #[test]
-#[ignore = "long"]
 fn short_sequences_over_three_connections() {
     compare(120, 12, 3);
 }

@@ -18,8 +18,7 @@ fn told(session: &mut Session) -> (String, String) {
 
 #[test]
 fn health_and_why_say_the_same_of_the_calls_that_wait() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     set_back(&mut session, "10 minutes");
     session.insert(json!([{"id": "a", "action": "maek"}])).unwrap();
     session.set_now(None);

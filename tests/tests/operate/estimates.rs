@@ -94,8 +94,7 @@ fn fill(session: &mut Session) {
 
 #[test]
 fn what_is_not_too_much_is_counted() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     fill(&mut session);
     assert_near(&mut session, "all", 0);
     session.run("SELECT taskq.delay_workgroup('w1', '1 day')");
@@ -121,8 +120,7 @@ fn assert_counted(session: &mut Session, case: &str) {
 /// On wrong code each task that may be ready is looked up in the wide table as long as any workgroup is held back.
 #[test]
 fn what_a_workgroup_holds_back_costs_as_much_as_the_workgroup_has_tasks() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     fill(&mut session);
     // Parked, gated, and due.
     for (action, arguments) in [
@@ -160,8 +158,7 @@ fn what_a_workgroup_holds_back_costs_as_much_as_the_workgroup_has_tasks() {
 /// Everything is beyond the bound; so few are counted all the same, where an index leads to them.
 #[test]
 fn an_action_with_few_tasks_is_counted_in_a_table_of_any_size() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     fill(&mut session);
     count_up_to(&mut session, 6);
     for held_back in ["SELECT", "SELECT taskq.delay_workgroup('w1', '1 day')"] {
@@ -182,8 +179,7 @@ fn an_action_with_few_tasks_is_counted_in_a_table_of_any_size() {
 
 #[test]
 fn of_many_there_is_a_sample_however_they_lie() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     count_up_to(&mut session, 700);
     // In stretches of hundreds of pages, and of a few; with an action of few tasks in between.
     insert(&mut session, "apart", 15_000);
@@ -234,8 +230,7 @@ fn of_many_there_is_a_sample_however_they_lie() {
 
 #[test]
 fn a_look_reads_a_part_of_the_tables() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     // With the statistics of an empty queue.
     session.run("VACUUM ANALYZE");
     insert(&mut session, "big", 60_000);
@@ -274,8 +269,7 @@ fn a_look_reads_a_part_of_the_tables() {
 /// On wrong code "in progress" passes for exact though a task in progress stands behind a hundred priorities.
 #[test]
 fn a_front_that_was_not_walked_to_its_end_is_not_whole() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let whole = "SELECT bool_and(f.whole) FROM taskq.action AS a CROSS JOIN taskq._front(a.action_no) AS f WHERE a.name = 'x'";
     session.run("SELECT taskq.insert_task('t' || i, 'x', priority => i) FROM generate_series(1, 99) AS i");
     assert!(session.one::<bool>(whole));

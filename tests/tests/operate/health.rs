@@ -46,8 +46,7 @@ pub(super) fn set_back(session: &mut Session, by: &str) {
 
 #[test]
 fn a_queue_at_work_is_well() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     no_problem(&mut session, "an empty queue");
     let tasks = (0..20).map(|n| json!({"id": format!("t{n}"), "action": "x", "max_tries": 3})).collect();
     session.insert(tasks).unwrap();
@@ -62,11 +61,9 @@ fn a_queue_at_work_is_well() {
 
 #[test]
 fn health_shows_deadlines_as_overdue_from_five_seconds_on() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "y"}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "y"}]),
+    );
     set_back(&mut session, "12 seconds");
     session.own_with("late <worker>", 2, &["x"], "lease => '10 seconds'").unwrap();
     session.own_with("prompt", 1, &["y"], "lease => '1 hour'").unwrap();
@@ -89,8 +86,7 @@ fn health_shows_deadlines_as_overdue_from_five_seconds_on() {
 /// action is ready.
 #[test]
 fn health_shows_what_is_held_without_a_deadline_for_a_day() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET taskq.lease = ''");
     set_back(&mut session, "30 hours");
     session
@@ -136,8 +132,7 @@ fn health_shows_what_is_held_without_a_deadline_for_a_day() {
 #[test]
 fn a_look_takes_time_that_grows_with_the_actions_and_not_with_their_square() {
     const EACH: u64 = 400;
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     set_back(&mut session, "10 minutes");
     session.insert((0..EACH).map(|n| json!({"action": format!("old {n}")})).collect()).unwrap();
     session.set_now(None);
@@ -174,8 +169,7 @@ fn a_look_takes_time_that_grows_with_the_actions_and_not_with_their_square() {
 
 #[test]
 fn health_shows_a_queue_that_grows_and_tasks_that_abort() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     set_back(&mut session, "2 minutes");
     session.insert((0..300).map(|_| json!({"action": "x", "max_tries": 1})).collect()).unwrap();
     session.set_now(None);
@@ -204,8 +198,7 @@ fn health_shows_a_queue_that_grows_and_tasks_that_abort() {
 
 #[test]
 fn what_is_late_has_a_row_each() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     set_back(&mut session, "1 hour");
     session.insert(json!([{"id": "soon", "action": "y", "delay": "10 minutes"}, {"id": "done", "action": "d", "retention": "1 minute"}])).unwrap();
     session.perform("d", "completed");
@@ -238,8 +231,7 @@ fn what_is_late_has_a_row_each() {
 
 #[test]
 fn health_names_the_open_transaction_that_holds_things_up() {
-    let db = Db::new();
-    let (mut open, mut session) = (db.connect(), db.connect());
+    let (_db, [mut open, mut session]) = Db::connected();
     open.run("SET application_name = 'night report'; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT taskq.insert_task('a', 'x')");
     let of_it = |session: &mut Session| {
         let pid = open.pid().to_string();
@@ -271,8 +263,7 @@ fn health_names_the_open_transaction_that_holds_things_up() {
 
 #[test]
 fn health_shows_numbers_that_run_out_and_clocks_that_are_wrong() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     // In which shard is no matter.
     session.run("SELECT taskq.set_shard(4095)");
     assert_eq!(problems(&mut session, "positions"), []);
@@ -294,8 +285,7 @@ fn health_shows_numbers_that_run_out_and_clocks_that_are_wrong() {
 /// A forgotten approval is nothing that any other number shows.
 #[test]
 fn health_tells_of_what_is_suspended_without_a_limit_for_more_than_a_week() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (ago, id, limit) in [
         ("8 days", "forgotten", ""),
         ("9 days", "limited", ", wait_at_most => '1 year'"),

@@ -6,8 +6,7 @@ use super::health::{problems, the_problem};
 
 #[test]
 fn from_three_in_an_hour_on_with_the_task_that_did_so_most_often() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET taskq.backoff = ''; SET taskq.now = '2090-01-01 00:00Z'");
     session.run("SELECT taskq.insert_task('good', 'x', lease => '1 minute'), taskq.insert_task('killer', 'x', lease => '1 minute')");
     let mut miss = |id: &str, minute: i32| {

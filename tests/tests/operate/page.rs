@@ -72,8 +72,7 @@ fn page(session: &mut Session, arguments: &str) -> (Vec<String>, String) {
 
 #[test]
 fn an_empty_queue_has_a_page() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let (tags, text) = page(&mut session, "");
     assert!(text.ends_with("HealthAll is well."), "health, and no table without rows: {text}");
     assert!(text.contains(db.name()), "{text}");
@@ -85,10 +84,10 @@ fn an_empty_queue_has_a_page() {
 /// redirect in the name.
 #[test]
 fn the_name_of_a_time_zone_is_never_markup() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "held", "action": "x"}, {"id": "late", "action": "x"}, {"id": "failing", "action": "y"},
-                          {"id": "lost", "action": "z"}, {"id": "suspended", "action": "s"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "held", "action": "x"}, {"id": "late", "action": "x"}, {"id": "failing", "action": "y"},
+               {"id": "lost", "action": "z"}, {"id": "suspended", "action": "s"}]),
+    );
     session.own_one("x");
     session.run("SELECT taskq.schedule('next', '0 0 1 1 *', '{\"action\": \"x\"}'), taskq.delay_workgroup('w', '1 hour')");
     session.perform("z", "aborted");
@@ -118,8 +117,7 @@ fn the_name_of_a_time_zone_is_never_markup() {
 
 #[test]
 fn a_page_without_a_title_has_the_name_of_the_database() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     for arguments in ["", "title => ''", "title => ' '"] {
         let page: String = session.one(&format!("SELECT taskq.page({arguments})"));
         assert!(page.contains(&format!("<h1>{}</h1>", db.name())), "{arguments}");
@@ -128,8 +126,7 @@ fn a_page_without_a_title_has_the_name_of_the_database() {
 
 #[test]
 fn what_users_write_is_never_markup() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let name = |what: &str| format!("{what} {HOSTILE}");
     session
         .insert(json!([
@@ -215,8 +212,7 @@ fn what_users_write_is_never_markup() {
 /// On wrong code a title of 50 MB takes 1.2 GB of the server's memory.
 #[test]
 fn a_title_is_cut() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let (_, plain) = page(&mut session, "");
     let (_, text) = page(&mut session, "title => repeat('<', 1000000)");
     assert!(text.len() < plain.len() + 10_000, "{}", text.len());
@@ -238,8 +234,7 @@ fn its_policy_lets_nothing_in_but_its_styles() {
 
 #[test]
 fn a_browser_can_be_told_to_load_it_anew() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let refresh = |tags: &[String]| {
         tags.iter()
             .find(|tag| tag.contains("\"refresh\""))
@@ -259,8 +254,7 @@ fn a_browser_can_be_told_to_load_it_anew() {
 /// Neither HTML nor XML has them: on wrong code a strict reader refuses the whole page for one id.
 #[test]
 fn characters_that_no_page_may_have_are_not_there() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let odd = [
         '\u{1}',
         '\u{b}',

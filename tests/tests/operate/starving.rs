@@ -8,8 +8,7 @@ use super::health::{problems, set_back, the_problem};
 
 #[test]
 fn an_action_without_a_claim_starves() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     set_back(&mut session, "10 minutes");
     session
         .insert((0..5).map(|n| json!({"id": format!("t{n}"), "action": "x", "group_id": "g"})).collect())
@@ -42,8 +41,7 @@ fn an_action_without_a_claim_starves() {
 /// On wrong code the commonest of all outages, that the workers have died, hides behind the tasks that they held.
 #[test]
 fn an_action_whose_workers_have_died_starves() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     set_back(&mut session, "20 minutes");
     session.insert((0..50).map(|n| json!({"id": format!("t{n}"), "action": "x"})).collect()).unwrap();
     session.own_with("dead", 2, &["x"], "lease => '1 minute'").unwrap();
@@ -58,8 +56,7 @@ fn an_action_whose_workers_have_died_starves() {
 /// Also an action of which the workers held all there was, and one whose places they held.
 #[test]
 fn after_all_workers_have_died_every_action_starves() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     set_back(&mut session, "40 minutes");
     session.run("SELECT taskq.set_action('fair', fair => true), taskq.set_action('full', max_concurrency => 2), taskq.set_action('keyed', max_per_group => 1)");
     let actions = ["plain", "fair", "full", "keyed", "retried", "held"];
@@ -111,8 +108,7 @@ fn after_all_workers_have_died_every_action_starves() {
 
 #[test]
 fn what_its_group_is_closed_to_does_not_starve() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     set_back(&mut session, "10 minutes");
     session.insert(json!([{"action": "x", "group_id": "g"}, {"action": "x", "group_id": "h"}])).unwrap();
     session.set_now(None);
@@ -127,8 +123,7 @@ fn what_its_group_is_closed_to_does_not_starve() {
 /// Wrong code asks an operator to start workers for what the operator has held back.
 #[test]
 fn what_a_group_a_workgroup_or_a_rate_holds_back_does_not_starve() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     set_back(&mut session, "10 minutes");
     session
         .insert(json!([{"action": "x", "group_id": "g"}, {"action": "y", "workgroup": "w"},

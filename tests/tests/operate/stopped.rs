@@ -15,9 +15,8 @@ fn some_time_ago(session: &mut Session, ago: &str, statements: &str) {
 
 #[test]
 fn an_action_or_group_that_is_stopped_for_an_hour_while_tasks_wait_is_told_of() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y", "group_id": "g"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y", "group_id": "g"}]));
     for (stop, subject, go_on) in [
         ("pause_action('x')", "x", "resume_action('x')"),
         ("set_action('x', max_concurrency => 0)", "x", "set_action('x', clear => '{max_concurrency}')"),
@@ -52,8 +51,7 @@ fn an_action_or_group_that_is_stopped_for_an_hour_while_tasks_wait_is_told_of() 
 
 #[test]
 fn a_schedule_that_is_paused_for_a_day_is_told_of() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.schedule('s', '0 0 1 1 *', '{\"action\": \"x\"}')");
     some_time_ago(&mut session, "23 hours", "SELECT taskq.pause_schedule('s')");
     assert_eq!(problems(&mut session, "paused"), []);
@@ -66,8 +64,7 @@ fn a_schedule_that_is_paused_for_a_day_is_told_of() {
 
 #[test]
 fn what_is_due_and_not_handled_within_five_seconds_is_told_of() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     set_back(&mut session, "1 minute");
     session
         .insert(json!([
@@ -105,8 +102,7 @@ fn what_is_due_and_not_handled_within_five_seconds_is_told_of() {
 
 #[test]
 fn a_signal_that_no_task_waits_for_is_told_of_after_a_day() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     some_time_ago(
         &mut session,
         "25 hours",

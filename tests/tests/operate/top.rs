@@ -5,8 +5,7 @@ use taskq_tests::{Db, Session};
 
 #[test]
 fn what_is_stuck_comes_first_in_a_hundred_columns() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.top"), 0);
     session.set_now(Some("2026-01-01 12:00:00"));
     let mut tasks: Vec<_> =
@@ -51,12 +50,10 @@ fn what_is_stuck_comes_first_in_a_hundred_columns() {
 /// On wrong code both are "a-very-long-act…".
 #[test]
 fn long_names_that_begin_alike_are_shortened_in_the_middle() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"action": "a-very-long-action-name-one"}, {"action": "a-very-long-action-name-two"},
-                       {"action": "exactly sixteen."}, {"action": "and seventeen, ü."}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"action": "a-very-long-action-name-one"}, {"action": "a-very-long-action-name-two"},
+               {"action": "exactly sixteen."}, {"action": "and seventeen, ü."}]),
+    );
     let mut names: Vec<String> = session.all("SELECT t.action FROM taskq.top AS t");
     names.sort();
     assert_eq!(names, ["a-very-l…ame-one", "a-very-l…ame-two", "and seve…een, ü.", "exactly sixteen."]);
@@ -64,8 +61,7 @@ fn long_names_that_begin_alike_are_shortened_in_the_middle() {
 
 #[test]
 fn ages_and_numbers_are_short() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (age, word) in [
         ("0", "0ms"),
         ("12 milliseconds", "12ms"),

@@ -17,8 +17,7 @@ fn insert(session: &mut Session, action: &str, number: usize, arguments: &str) {
 
 #[test]
 fn what_ends_without_a_worker_is_no_work() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     set_back(&mut session, "10 minutes");
     session
         .insert(json!([{"id": "old", "action": "x"}, {"id": "short", "action": "x", "expires_in": "1 minute"},
@@ -35,8 +34,7 @@ fn what_ends_without_a_worker_is_no_work() {
 /// Behind more than a hundred others of its action, with a deadline and without one, in lanes as well.
 #[test]
 fn what_is_in_progress_behind_many_others_is_in_hand() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.set_action('fair', max_concurrency => 1, fair => true), taskq.set_action('leased', max_concurrency => 1)");
     set_back(&mut session, "3 hours");
     for (action, arguments, held_for) in [
@@ -67,8 +65,7 @@ fn what_is_in_progress_behind_many_others_is_in_hand() {
 
 #[test]
 fn what_a_full_group_holds_back_does_not_starve() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.set_group('g', max_concurrency => 1)");
     set_back(&mut session, "20 minutes");
     session.insert(json!([{"id": "held", "action": "y", "group_id": "g"}])).unwrap();
@@ -91,8 +88,7 @@ fn what_a_full_group_holds_back_does_not_starve() {
 /// On wrong code an operator looks after another worker than the one whose task has been late for longest.
 #[test]
 fn an_overdue_action_names_the_actor_that_is_late_for_longest() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     set_back(&mut session, "1 hour");
     insert(&mut session, "x", 2, "priority => 0");
     session.own_with("zoe", 1, &["x"], "lease => '5 minutes'").unwrap();

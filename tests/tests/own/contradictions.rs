@@ -68,8 +68,7 @@ fn upkeep_goes_past_a_task_that_is_in_two_places() {
         "SELECT taskq.maintain(); SELECT taskq.maintain(); SELECT count(*) FROM taskq.own_tasks('w', 1, '{b,f}')",
     ];
     for call in calls {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         settled_and_in_progress(&mut session);
         session.run(call);
         if call.contains("wait =>") {
@@ -86,8 +85,7 @@ fn upkeep_goes_past_a_task_that_is_in_two_places() {
 /// What has nothing to do with it is granted by any session, awake or asleep; and again and again.
 #[test]
 fn others_work_on_beside_it() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     settled_and_in_progress(&mut session);
     for _ in 0..3 {
         let mut other = db.connect();
@@ -113,8 +111,7 @@ fn others_work_on_beside_it() {
 /// each session tries it once more, and all that is overdue with it.
 #[test]
 fn it_is_not_tried_again_by_each_call() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     settled_and_in_progress(&mut session);
     session.own("w", 9, &["l"]).unwrap();
     let next: bool = session.one("SELECT min(deadline) > now() + interval '30 s' FROM taskq.lease");
@@ -124,8 +121,7 @@ fn it_is_not_tried_again_by_each_call() {
 
 #[test]
 fn the_views_show_the_queue_all_the_same() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     settled_and_in_progress(&mut session);
     for report in [
         "taskq.tasks",
@@ -156,14 +152,10 @@ fn the_views_show_the_queue_all_the_same() {
 #[test]
 fn a_task_that_is_due_and_ready_keeps_no_other_from_its_time() {
     for call in ["taskq.own_tasks('w', 9, '{a}')", "taskq.maintain()"] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session
-            .insert(json!([
-                {"id": "before", "action": "a", "delay": "1 hour"}, {"id": "bad", "action": "x"},
-                {"id": "after", "action": "a", "delay": "2 hours"},
-            ]))
-            .unwrap();
+        let (_db, [mut session]) = Db::with_tasks(json!([
+            {"id": "before", "action": "a", "delay": "1 hour"}, {"id": "bad", "action": "x"},
+            {"id": "after", "action": "a", "delay": "2 hours"},
+        ]));
         session.run(
             "INSERT INTO taskq.scheduled
              SELECT (jsonb_populate_record(s, jsonb_build_object('task_no', (SELECT task_no FROM taskq.task WHERE id = 'bad')))).*
@@ -190,14 +182,10 @@ fn a_signal_for_a_task_that_is_ready_keeps_no_other_from_being_counted() {
         "taskq.own_tasks('w', 9, '{c}', wait => '2 s')",
         "taskq.maintain()",
     ] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session
-            .insert(json!([
-                {"id": "p", "action": "p"}, {"id": "bad", "action": "b", "depends_on": ["p"]},
-                {"id": "c", "action": "c", "depends_on": ["p"]}, {"id": "r", "action": "r"},
-            ]))
-            .unwrap();
+        let (db, [mut session]) = Db::with_tasks(json!([
+            {"id": "p", "action": "p"}, {"id": "bad", "action": "b", "depends_on": ["p"]},
+            {"id": "c", "action": "c", "depends_on": ["p"]}, {"id": "r", "action": "r"},
+        ]));
         let parent = session.own_one("p");
         // The holder has both counters, so that the return leaves signals.
         let mut holder = db.connect();
@@ -230,9 +218,8 @@ fn a_signal_for_a_task_that_is_ready_keeps_no_other_from_being_counted() {
 /// An entry without a task: on wrong code each claim that comes to it fails, and nothing behind it is ever granted.
 #[test]
 fn an_entry_without_a_task_keeps_no_other_from_being_granted() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "bad", "action": "a"}, {"id": "good", "action": "a"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "bad", "action": "a"}, {"id": "good", "action": "a"}]));
     session.run("DELETE FROM taskq.task WHERE id = 'bad'");
     let grant = session.own_one("a");
     assert_eq!(grant.task_id, "good");

@@ -27,9 +27,7 @@ fn sound(session: &mut Session) {
 /// pages, and need index entries.
 #[test]
 fn versions_on_other_pages_are_in_the_indexes() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(many(500)).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(many(500));
     session.run("BEGIN");
     for _ in 0..4 {
         let grants = session
@@ -50,8 +48,7 @@ fn versions_on_other_pages_are_in_the_indexes() {
 
 #[test]
 fn a_call_sees_what_its_transaction_has_written() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "DO $$ DECLARE id text; t uuid; BEGIN
              FOR n IN 1..50 LOOP
@@ -74,11 +71,9 @@ fn a_call_sees_what_its_transaction_has_written() {
 /// A transaction that has locked the counter itself, by adding an edge, counts it down.
 #[test]
 fn what_a_transaction_has_locked_itself_it_changes() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "y", "depends_on": ["a"]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "y", "depends_on": ["a"]}]),
+    );
     let (a, b) = (session.own_one("x"), session.own_one("x"));
     for counter in ["FOR UPDATE", "FOR NO KEY UPDATE", "FOR KEY SHARE"] {
         session.run("BEGIN");
@@ -98,8 +93,7 @@ fn what_a_transaction_has_locked_itself_it_changes() {
 /// While a return waits for another transaction, the row gets a newer version: that one is what is asked for its token.
 #[test]
 fn a_return_that_waited_goes_by_the_newest_version() {
-    let db = Db::new();
-    let (mut session, mut other, mut watcher) = (db.connect(), db.connect(), db.connect());
+    let (db, [mut session, mut other, mut watcher]) = Db::connected();
     for stays in [true, false] {
         db.clear();
         session.insert(many(1)).unwrap();
@@ -128,8 +122,7 @@ fn a_return_that_waited_goes_by_the_newest_version() {
 
 #[test]
 fn a_return_at_a_higher_level_of_isolation_fails_cleanly_if_its_row_was_changed() {
-    let db = Db::new();
-    let (mut session, mut other, mut watcher) = (db.connect(), db.connect(), db.connect());
+    let (db, [mut session, mut other, mut watcher]) = Db::connected();
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         db.clear();
         session.insert(many(1)).unwrap();
@@ -151,9 +144,7 @@ fn a_return_at_a_higher_level_of_isolation_fails_cleanly_if_its_row_was_changed(
 /// The body that `update_tasks` has committed is the one that the next worker gets, whichever call has begun first.
 #[test]
 fn a_grant_has_the_task_as_it_is_when_it_is_held() {
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
-    session.insert(many(1)).unwrap();
+    let (_db, [mut session, mut other]) = Db::with_tasks(many(1));
     other.run("BEGIN");
     other.run("SELECT taskq.update_tasks('{t0}', body => 'new')");
     assert!(session.own("w", 1, &["x"]).unwrap().is_empty(), "another session is changing it");
@@ -163,9 +154,7 @@ fn a_grant_has_the_task_as_it_is_when_it_is_held() {
 
 #[test]
 fn nothing_is_written_in_a_transaction_that_only_reads() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(many(2)).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(many(2));
     let grant = session.own_one("x");
     session.run("SET default_transaction_read_only = on");
     assert_eq!(sqlstate(&session.own("w", 1, &["x"]).unwrap_err()), "25006");
@@ -177,9 +166,7 @@ fn nothing_is_written_in_a_transaction_that_only_reads() {
 /// Tables and indexes are rewritten while workers go on in sessions that have used them before.
 #[test]
 fn rewriting_and_rebuilding_tables_and_indexes_causes_no_deadlock() {
-    let db = Db::new();
-    let (mut session, mut operator) = (db.connect(), db.connect());
-    session.insert(many(3000)).unwrap();
+    let (db, [mut session, mut operator]) = Db::with_tasks(many(3000));
     let until = Instant::now() + Duration::from_secs(5);
     let workers: Vec<_> = (0..2)
         .map(|_| {
@@ -217,9 +204,7 @@ fn rewriting_and_rebuilding_tables_and_indexes_causes_no_deadlock() {
 
 #[test]
 fn the_statistics_of_tables_still_count() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(many(20)).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(many(20));
     for _ in 0..20 {
         let grant = session.own_one("x");
         session.complete(&grant);

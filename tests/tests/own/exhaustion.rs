@@ -47,46 +47,8 @@ fn maintain_aborts_it_in_quiet_times() {
 }
 
 #[test]
-fn the_late_worker_may_still_return_before_the_next_claim() {
-    let db = Db::new();
-    let (mut session, grant) = with_a_dead_last_try(&db);
-    session.complete(&grant);
-    assert_eq!(["doomed", "heir", "handler"].map(|id| session.state(id)), ["completed", "ready", "aborted"]);
-}
-
-#[test]
-fn the_late_worker_comes_too_late_after_that() {
-    let db = Db::new();
-    let (mut session, grant) = with_a_dead_last_try(&db);
-    session.own("other", 1, &["unrelated"]).unwrap();
-    let error = session.give("doomed", grant.token, "completed").unwrap_err();
-    assert_eq!(taskq_tests::sqlstate(&error), "TQ001");
-    assert_eq!(
-        session.extend("w", &[("doomed", grant.token)], "1 hour").unwrap()[0],
-        ("doomed".to_owned(), false)
-    );
-    assert_eq!(session.state("doomed"), "aborted");
-}
-
-#[test]
-fn a_task_with_a_try_left_is_granted_again() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.set_now(Some("2030-01-01 00:00:00Z"));
-    session.insert(json!([{"id": "a", "action": "x", "max_tries": 2, "lease": "1 minute"}])).unwrap();
-    session.own_one("x");
-    session.set_now(Some("2030-01-01 00:02:00Z"));
-    session.own("other", 1, &["unrelated"]).unwrap();
-    assert_eq!(session.own_one("x").num_tries, 2);
-    session.set_now(Some("2030-01-01 00:04:00Z"));
-    assert!(session.own("other", 1, &["x"]).unwrap().is_empty());
-    assert_eq!(session.state("a"), "aborted");
-}
-
-#[test]
 fn thousands_of_dead_tries_are_all_found_and_work_goes_on() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.run(
         "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('id', i::text, 'action', 'x', \
@@ -103,20 +65,4 @@ fn thousands_of_dead_tries_are_all_found_and_work_goes_on() {
     }
     assert_eq!(again, 2000);
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE state = 'aborted'"), 2000);
-}
-
-#[test]
-fn an_extended_deadline_that_passes_aborts_the_task() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.set_now(Some("2030-01-01 00:00:00Z"));
-    session.insert(json!([{"id": "a", "action": "x", "max_tries": 1}])).unwrap();
-    let grant = session.own_one_with("x", "lease => '1 minute'");
-    session.extend("w", &[("a", grant.token)], "10 minutes").unwrap();
-    session.set_now(Some("2030-01-01 00:05:00Z"));
-    session.own("other", 1, &["x"]).unwrap();
-    assert_eq!(session.state("a"), "in-progress", "the old deadline no longer counts");
-    session.set_now(Some("2030-01-01 00:11:00Z"));
-    session.own("other", 1, &["unrelated"]).unwrap();
-    assert_eq!(session.state("a"), "aborted");
 }

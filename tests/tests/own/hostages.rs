@@ -53,8 +53,7 @@ fn leases(session: &mut Session) -> i64 {
 #[test]
 fn what_is_due_is_there_for_others_while_a_worker_goes_on() {
     for (name, call) in WITHIN {
-        let db = Db::new();
-        let (mut session, worker) = (db.connect(), db.connect());
+        let (_db, [mut session, worker]) = Db::connected();
         session.run(
             "CREATE TABLE done (id text, note text);
              CREATE FUNCTION work() RETURNS void LANGUAGE plpgsql AS $$
@@ -89,8 +88,7 @@ fn a_query_of_its_own_does_the_upkeep_of_all() {
         "WITH got AS MATERIALIZED (SELECT * FROM taskq.own_tasks('w', 1, '{x}')) SELECT count(*) FROM got",
         "EXECUTE own",
     ] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         session.run("PREPARE own AS SELECT * FROM taskq.own_tasks('w', 1, '{x}')");
         session.insert(many("y", 100)).unwrap();
         for _ in 0..100 {
@@ -105,8 +103,7 @@ fn a_query_of_its_own_does_the_upkeep_of_all() {
 #[test]
 fn leases_that_are_not_needed_do_not_stand_before_those_that_count() {
     for block in [false, true] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         session.set_now(Some("2030-01-01 00:00:00Z"));
         session.insert(json!([{"id": "urgent", "action": "x", "priority": 100}])).unwrap();
         session.own_one_with("x", "lease => '1 minute'");
@@ -126,8 +123,7 @@ fn leases_that_are_not_needed_do_not_stand_before_those_that_count() {
 
 #[test]
 fn an_idle_waiter_does_not_clean_away_the_same_leases_again_and_again() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     leave_stale_leases(&mut session, 30_000);
     let waiter = db.connect().background(|session| {
         // The worker that it would call does remove them.
@@ -153,9 +149,7 @@ fn an_idle_waiter_does_not_clean_away_the_same_leases_again_and_again() {
 
 #[test]
 fn an_overdue_task_behind_leases_that_are_not_needed_wakes_a_call_in_time() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     session.own_one_with("x", "lease => '1 second'");
     leave_stale_leases(&mut session, 5000);
     let start = std::time::Instant::now();
@@ -168,8 +162,7 @@ fn an_overdue_task_behind_leases_that_are_not_needed_wakes_a_call_in_time() {
 #[test]
 fn what_is_kept_does_not_grow_in_a_transaction_block_and_outside() {
     for block in [false, true] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         session.run("SET taskq.retention = 0");
         for round in 0..6 {
             session.run(&format!(
@@ -198,8 +191,7 @@ fn what_is_kept_does_not_grow_in_a_transaction_block_and_outside() {
 /// A worker removes what has expired.
 #[test]
 fn a_block_that_stays_open_does_not_hold_back_the_reuse_of_an_id() {
-    let db = Db::new();
-    let (mut open, mut other) = (db.connect(), db.connect());
+    let (_db, [mut open, mut other]) = Db::connected();
     open.run("SET taskq.retention = 0");
     open.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     open.perform("x", "completed");
@@ -217,9 +209,7 @@ fn a_block_that_stays_open_does_not_hold_back_the_reuse_of_an_id() {
 #[ignore = "long"]
 fn overdue_tasks_are_not_hidden_by_those_of_other_actions() {
     for (setting, block) in [("on", true), ("on", false), ("off", true), ("off", false)] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session.insert(many("y", 3)).unwrap();
+        let (db, [mut session]) = Db::with_tasks(many("y", 3));
         assert_eq!(session.own_with("dead", 100, &["y"], "lease => '1 hour'").unwrap().len(), 3);
         session.run("SELECT count(*) FROM taskq.insert_many('z', array_fill('b'::text, ARRAY[9000]))");
         for _ in 0..9 {

@@ -40,8 +40,7 @@ fn owned(session: &mut Session, count: usize) -> Vec<String> {
 #[test]
 #[ignore = "long"]
 fn what_is_learnt_twice_leaves_out_neither_what_waited_nor_what_came_right_after() {
-    let db = Db::new();
-    let (mut session, mut others) = (db.connect(), db.connect());
+    let (db, [mut session, mut others]) = Db::connected();
     others.run("SELECT taskq.set_action('x', fair => true)");
     let low = |id: &str, group: &str| json!([{"id": id, "action": "x", "group_id": group, "priority": -1}]);
     others.insert(low("old 1", "old")).unwrap();
@@ -65,8 +64,7 @@ fn what_is_learnt_twice_leaves_out_neither_what_waited_nor_what_came_right_after
 #[ignore = "long"]
 fn a_claim_jumps_over_a_lane_however_many_wait_in_it() {
     for setting in ["fair => true", "max_per_group => 100000"] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (db, [mut session]) = Db::connected();
         session.run(&format!("SELECT taskq.set_action('x', {setting})"));
         session.insert(of("g", 0, 1_200)).unwrap();
         let reader = reader(&db);
@@ -90,8 +88,7 @@ fn a_claim_jumps_over_a_lane_however_many_wait_in_it() {
 #[ignore = "long"]
 fn a_lane_in_which_all_is_in_progress_by_now_hides_no_other() {
     for (lane, priority) in [(2, -1), (0, -1), (2, -2)] {
-        let db = Db::new();
-        let (mut session, mut others) = (db.connect(), db.connect());
+        let (db, [mut session, mut others]) = Db::connected();
         others.run("SELECT taskq.set_action('x', fair => true)");
         let groups: Vec<String> =
             others.all("SELECT 'g' || n FROM generate_series(1, 3) AS n ORDER BY taskq._lane('g' || n)");
@@ -113,8 +110,7 @@ fn a_lane_in_which_all_is_in_progress_by_now_hides_no_other() {
 #[test]
 #[ignore = "long"]
 fn lanes_are_learnt_again_although_nothing_new_comes() {
-    let db = Db::new();
-    let (mut session, mut others) = (db.connect(), db.connect());
+    let (db, [mut session, mut others]) = Db::connected();
     session.run("SELECT taskq.set_action('x', fair => true)");
     session.insert(of("g", 0, 12_000)).unwrap();
     let _reader = reader(&db);
@@ -136,8 +132,7 @@ fn lanes_are_learnt_again_although_nothing_new_comes() {
 #[test]
 #[ignore = "long"]
 fn the_order_is_that_of_a_session_that_has_learnt_nothing() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     session.run("SELECT taskq.set_group('g' || n, max_concurrency => 1) FROM generate_series(0, 11) AS n");
     let _reader = reader(&db);
     let mut random = Random::new(7);

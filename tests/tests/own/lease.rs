@@ -13,8 +13,7 @@ fn at(time: &str) -> Option<DateTime<Utc>> {
 
 #[test]
 fn the_deadline_is_the_calls_else_the_tasks_else_the_settings_else_never() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     let own = json!([
         {"id": "own 1", "action": "x", "lease": "1 hour"},
@@ -39,42 +38,8 @@ fn the_deadline_is_the_calls_else_the_tasks_else_the_settings_else_never() {
 }
 
 #[test]
-fn no_other_worker_gets_a_task_before_its_deadline_and_any_may_after() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.set_now(Some("2030-01-01 00:00:00Z"));
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    let first = session.own_one_with("x", "lease => '1 minute'");
-    session.set_now(Some("2030-01-01 00:00:59Z"));
-    assert!(session.own("other", 1, &["x"]).unwrap().is_empty());
-    session.set_now(Some("2030-01-01 00:01:01Z"));
-    let second = session.own_one("x");
-    assert_eq!((second.task_id.as_str(), second.num_tries), ("a", 2));
-    assert_ne!(second.token, first.token);
-}
-
-#[test]
-fn a_late_return_works_until_another_worker_is_granted_the_task() {
-    let db = Db::new();
-    for code in ["completed", "aborted", "pending"] {
-        db.clear();
-        let mut session = db.connect();
-        session.set_now(Some("2030-01-01 00:00:00Z"));
-        session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-        let grant = session.own_one_with("x", "lease => '1 minute'");
-        session.set_now(Some("2030-01-01 00:10:00Z"));
-        // Another worker looks for other work meanwhile, which notices the deadline but takes nothing.
-        assert!(session.own("other", 1, &["y"]).unwrap().is_empty());
-        assert!(session.own("other", 0, &["x"]).unwrap().is_empty());
-        assert_eq!(session.give("a", grant.token, code).unwrap(), code);
-        assert_eq!(session.task("a").unwrap().status_code, code);
-    }
-}
-
-#[test]
 fn after_a_new_grant_everything_with_the_old_token_fails() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     let old = session.own_one_with("x", "lease => '1 minute'");
@@ -92,44 +57,10 @@ fn after_a_new_grant_everything_with_the_old_token_fails() {
 }
 
 #[test]
-fn extension_moves_the_deadline_also_a_passed_one() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.set_now(Some("2030-01-01 00:00:00Z"));
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    let grant = session.own_one_with("x", "lease => '1 minute'");
-    session.set_now(Some("2030-01-01 00:00:30Z"));
-    assert_eq!(session.extend("w", &[("a", grant.token)], "1 minute").unwrap(), [("a".to_owned(), true)]);
-    assert_eq!(session.task("a").unwrap().action_deadline, at("00:01:30"));
-    session.set_now(Some("2030-01-01 00:05:00Z"));
-    assert!(session.own("w", 1, &["y"]).unwrap().is_empty());
-    assert_eq!(session.extend("w", &[("a", grant.token)], "1 minute").unwrap(), [("a".to_owned(), true)]);
-    assert_eq!(session.task("a").unwrap().action_deadline, at("00:06:00"));
-    session.set_now(Some("2030-01-01 00:05:59Z"));
-    assert!(session.own("w", 1, &["x"]).unwrap().is_empty());
-    session.set_now(Some("2030-01-01 00:06:01Z"));
-    assert_eq!(session.own_one("x").num_tries, 2);
-}
-
-#[test]
-fn an_extension_may_also_shorten() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.set_now(Some("2030-01-01 00:00:00Z"));
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    let grant = session.own_one_with("x", "lease => '1 day'");
-    session.extend("w", &[("a", grant.token)], "1 minute").unwrap();
-    session.set_now(Some("2030-01-01 00:02:00Z"));
-    assert_eq!(session.own_one("x").num_tries, 2);
-}
-
-#[test]
 fn extension_gives_a_row_per_pair_in_input_order_and_records_the_actor() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "x"}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "x"}]),
+    );
     let a = session.own_one("x");
     let b = session.own_one("x");
     let stranger = Uuid::new_v4();
@@ -149,41 +80,11 @@ fn extension_gives_a_row_per_pair_in_input_order_and_records_the_actor() {
     assert_eq!(session.task("c").unwrap().actor_id, None);
 }
 
-#[test]
-fn extension_is_refused_once_the_task_is_returned_cancelled_or_gone() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "x"}]))
-        .unwrap();
-    let grants = session.own("w", 3, &["x"]).unwrap();
-    session.complete(&grants[0]);
-    session.give("b", grants[1].token, "pending").unwrap();
-    session.cancel(&["c"]).unwrap();
-    let pairs: Vec<(&str, Uuid)> = grants.iter().map(|g| (g.task_id.as_str(), g.token)).collect();
-    let refused = ["a", "b", "c"].map(|id| (id.to_owned(), false));
-    assert_eq!(session.extend("w", &pairs, "1 hour").unwrap(), refused);
-    session.delete(&["a", "b", "c"]).unwrap();
-    assert_eq!(session.extend("w", &pairs, "1 hour").unwrap(), refused);
-}
-
-#[test]
-fn id_and_token_work_from_any_connection() {
-    let db = Db::new();
-    let (mut owner, mut other) = (db.connect(), db.connect());
-    owner.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    let grant = owner.own_one("x");
-    drop(owner);
-    assert_eq!(other.extend("heir", &[("a", grant.token)], "1 hour").unwrap(), [("a".to_owned(), true)]);
-    other.complete(&grant);
-}
-
 /// A call that ends a part of a backlog of elapsed deadlines may take longer than the leases that it grants: it neither ends its own
 /// tries nor grants a task twice in one answer. The rest of the backlog comes with the next calls.
 #[test]
 fn a_call_does_not_end_the_tries_that_it_grants() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     // From the second deadline in a row on there would be a back-off. The worker asks no setting of a session.
     session.run(r#"SELECT taskq.set_action('x', backoff => '{"kind": "fixed", "initial": "0 seconds"}')"#);
     session.run("SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[9000]))");
@@ -213,8 +114,7 @@ fn a_call_does_not_end_the_tries_that_it_grants() {
 /// A lease that is over at once, and a call that has room for more.
 #[test]
 fn leases_of_no_time_are_not_ended_by_the_call_that_grants_them() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     // A worker would end them, too. From the second deadline in a row on there would be a back-off.
     session.run("SET taskq.background_worker = off; SET taskq.backoff = ''");
     session.run(
@@ -231,8 +131,7 @@ fn leases_of_no_time_are_not_ended_by_the_call_that_grants_them() {
 /// be cut off by its caller's time-out, and so would the next one: no worker would get anything again.
 #[test]
 fn a_backlog_of_large_leases_is_ended_in_short_steps() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[15000]))");
     for _ in 0..15 {
         assert_eq!(session.own_with("w", 1000, &["x"], "lease => '1 hour'").unwrap().len(), 1000);

@@ -22,9 +22,7 @@ fn own(session: &mut Session, n: i32) -> Vec<Grant> {
 
 #[test]
 fn single_grants_that_come_back_leave_none() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(many(300)).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(many(300));
     for i in 0..300 {
         let grant = own(&mut session, 1).remove(0);
         assert_eq!(rows(&mut session), 1);
@@ -80,9 +78,7 @@ fn however_a_task_ends_its_row_goes() {
 
 #[test]
 fn extensions_of_a_task_have_one_row() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(many(20)).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(many(20));
     let grants = own(&mut session, 20);
     let one = &grants[7];
     for _ in 0..200 {
@@ -102,9 +98,7 @@ fn extensions_of_a_task_have_one_row() {
 
 #[test]
 fn the_row_of_a_batch_goes_with_the_last_of_it_in_any_order() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(many(400)).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(many(400));
     for order in ["as granted", "backwards", "by chance", "in tens", "in transactions", "in savepoints"] {
         let mut grants = own(&mut session, 60);
         assert_eq!(rows(&mut session), 1);
@@ -142,8 +136,7 @@ fn the_row_of_a_batch_goes_with_the_last_of_it_in_any_order() {
 
 #[test]
 fn the_others_of_a_batch_keep_theirs_while_the_keeper_comes_back_in_an_open_transaction() {
-    let db = Db::new();
-    let (mut open, mut other) = (db.connect(), db.connect());
+    let (_db, [mut open, mut other]) = Db::connected();
     for session in [&mut open, &mut other] {
         session.set_now(Some("2030-01-01 00:00:00Z"));
     }
@@ -172,8 +165,7 @@ fn the_others_of_a_batch_keep_theirs_while_the_keeper_comes_back_in_an_open_tran
 
 #[test]
 fn a_return_does_not_wait_for_a_transaction_that_removes_the_lease() {
-    let db = Db::new();
-    let (mut open, second, mut watcher) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut open, second, mut watcher]) = Db::connected();
     watcher.insert(many(1)).unwrap();
     let grant = own(&mut watcher, 1).remove(0);
     open.run("BEGIN");
@@ -193,9 +185,7 @@ fn a_return_does_not_wait_for_a_transaction_that_removes_the_lease() {
 #[test]
 #[ignore = "long"]
 fn grants_find_what_is_left_over() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(many(4100)).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(many(4100));
     let held = own(&mut session, 50);
     session.run(
         "INSERT INTO taskq.lease (deadline, base, keeper_no, others)
@@ -215,8 +205,7 @@ fn grants_find_what_is_left_over() {
 #[test]
 #[ignore = "long"]
 fn a_hundred_thousand_in_one_call_come_back() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('action', 'x'))
                                                             FROM generate_series(1, 100000)))",

@@ -62,8 +62,7 @@ fn calls_in_open_blocks_do_not_go_round_for_each_other() {
 
 #[test]
 fn nor_does_a_call_of_its_own_behind_many_that_are_locked() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     session.run("SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[260]))");
     for _ in 0..250 {
         assert_eq!(owned_by(&mut session, "dead", 1).len(), 1);

@@ -21,8 +21,7 @@ fn granted(session: &mut Session, minutes: i32) -> bool {
 
 #[test]
 fn from_the_second_in_a_row_on_the_back_off_counts_from_the_deadline() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     queue(&mut session);
     assert!(granted(&mut session, 0));
     assert!(granted(&mut session, 1), "at once the first time");
@@ -47,8 +46,7 @@ fn what_is_said_within_the_try_begins_anew() {
         "taskq.return_task('a', $1, 'pending', retry_after => '0')",
         "taskq.return_task('a', $1, 'pending', count_try => false)",
     ] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         queue(&mut session);
         assert!(granted(&mut session, 0));
         at(&mut session, 1);
@@ -67,8 +65,7 @@ fn what_is_said_within_the_try_begins_anew() {
 
 #[test]
 fn extending_does_not_and_a_late_worker_may_still_return_it() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     queue(&mut session);
     assert!(granted(&mut session, 0));
     at(&mut session, 1);
@@ -86,8 +83,7 @@ fn extending_does_not_and_a_late_worker_may_still_return_it() {
 #[test]
 fn starting_over_begins_anew() {
     for over in ["taskq.cancel_tasks('{a}'); SELECT taskq.retry_tasks('{a}')", "taskq.reset_group('g')"] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         queue(&mut session);
         session.run("SELECT taskq.delete_tasks('{a}'); SELECT taskq.insert_task('a', 'x', group_id => 'g', lease => '1 minute', backoff => '{\"kind\": \"fixed\", \"initial\": \"1 hour\"}')");
         assert!(granted(&mut session, 0) && granted(&mut session, 1) && !granted(&mut session, 2));
@@ -100,8 +96,7 @@ fn starting_over_begins_anew() {
 
 #[test]
 fn without_a_back_off_it_comes_back_at_once() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET taskq.backoff = ''");
     at(&mut session, 0);
     session.run("SELECT taskq.insert_task('a', 'x', lease => '1 minute')");

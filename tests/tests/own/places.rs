@@ -25,8 +25,7 @@ fn rows(session: &mut Session, table: &str) -> i64 {
 /// The tables are written anew between the grants and the returns, and their rows lie elsewhere.
 #[test]
 fn tables_that_were_rewritten() {
-    let db = Db::new();
-    let (mut worker, mut other) = (db.connect(), db.connect());
+    let (_db, [mut worker, mut other]) = Db::connected();
     other.insert(many("t", 60)).unwrap();
     for rewrite in ["VACUUM FULL taskq.run", "VACUUM FULL taskq.task", "VACUUM FULL taskq.lease"] {
         // Others before them go, so that all move.
@@ -46,8 +45,7 @@ fn tables_that_were_rewritten() {
 /// A row that was changed since lies elsewhere, and an older version of it where it lay.
 #[test]
 fn rows_that_were_changed() {
-    let db = Db::new();
-    let (mut worker, mut other) = (db.connect(), db.connect());
+    let (_db, [mut worker, mut other]) = Db::connected();
     other.insert(many("t", 4)).unwrap();
     let grant = own(&mut worker);
     for _ in 0..3 {
@@ -74,8 +72,7 @@ fn rows_that_were_changed() {
 /// Another session has returned the task; another row lies by now where its row lay, or nothing does, not even a page.
 #[test]
 fn places_that_others_have_taken() {
-    let db = Db::new();
-    let (mut worker, mut other) = (db.connect(), db.connect());
+    let (_db, [mut worker, mut other]) = Db::connected();
     other.insert(many("t", 200)).unwrap();
     let grants: Vec<Grant> = (0..200).map(|_| own(&mut worker)).collect();
     grants.iter().for_each(|grant| other.complete(grant));
@@ -99,8 +96,7 @@ fn places_that_others_have_taken() {
 /// The first row of a table comes after a session has found it empty, in the same transaction, too.
 #[test]
 fn tables_that_are_empty_at_first() {
-    let db = Db::new();
-    let (mut worker, mut other) = (db.connect(), db.connect());
+    let (_db, [mut worker, mut other]) = Db::connected();
     for isolation in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
         let of = isolation.split(' ').next().unwrap().to_lowercase();
         let before = rows(&mut other, "settled");

@@ -39,8 +39,7 @@ fn beside_an_open_grant_of_a_limited_action_it_sleeps_and_after_a_rollback_it_do
         "set_group('g', max_concurrency => 1)",
     ] {
         for end in ["COMMIT", "ROLLBACK"] {
-            let db = Db::new();
-            let (mut open, mut session) = (db.connect(), db.connect());
+            let (_db, [mut open, mut session]) = Db::connected();
             open.run(&format!("SELECT taskq.{limit}"));
             let task = |id: &str| json!({"id": id, "action": "x", "group_id": "g"});
             open.insert(json!([task("a"), task("b"), task("c")])).unwrap();
@@ -60,9 +59,7 @@ fn beside_an_open_grant_of_a_limited_action_it_sleeps_and_after_a_rollback_it_do
 
 #[test]
 fn beside_an_open_insert_of_a_dependent_there_is_work_and_beside_an_open_grant_as_well_there_is_none() {
-    let db = Db::new();
-    let (mut open, mut other, mut session) = (db.connect(), db.connect(), db.connect());
-    open.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut open, mut other, mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     open.run("BEGIN");
     open.insert(json!([{"id": "child", "action": "y", "depends_on": ["a"]}])).unwrap();
     assert!(ready(&mut session, "30 seconds").0, "who holds a task lets others own it");
@@ -85,9 +82,8 @@ fn what_may_not_run_is_no_work_and_what_stands_behind_it_is() {
             "SELECT taskq.set_group('g', max_concurrency => 9)",
         ),
     ] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session.insert(json!([{"id": "a", "action": "x", "group_id": "g", "workgroup": "w"}])).unwrap();
+        let (_db, [mut session]) =
+            Db::with_tasks(json!([{"id": "a", "action": "x", "group_id": "g", "workgroup": "w"}]));
         session.run(hold);
         sleeps(&mut session, hold);
         session.insert(json!([{"id": "behind", "action": "x"}])).unwrap();
@@ -101,8 +97,7 @@ fn what_may_not_run_is_no_work_and_what_stands_behind_it_is() {
 
 #[test]
 fn it_takes_nothing_of_what_it_finds() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session
         .run("SELECT taskq.set_action('x', max_concurrency => 1, rate_limit => 1, rate_period => '1 hour')");
     session.insert(json!([{"id": "a", "action": "x", "merge_key": "k"}, {"id": "b", "action": "x", "merge_key": "k"}]))

@@ -130,8 +130,7 @@ fn a_late_return_and_a_late_extension_work_while_the_task_is_set_aside() {
 
 #[test]
 fn an_overdue_task_that_only_met_a_busy_key_stays_its_actors() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let keyed = |id: &str| json!({"id": id, "action": "x", "merge_key": "k"});
     session.insert(json!([keyed("a")])).unwrap();
     let a = session.own_with("alice", 1, &["x"], "lease => '0.2 seconds'").unwrap().remove(0);
@@ -150,8 +149,7 @@ fn an_overdue_task_that_only_met_a_busy_key_stays_its_actors() {
 #[test]
 fn a_waiting_call_comes_back_with_something_or_when_its_time_is_up() {
     for (what, hold, release) in HOLDS.into_iter().chain([("key", "", "")]) {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (db, [mut session]) = Db::connected();
         let task =
             |id: &str| json!({"id": id, "action": "x", "group_id": "g", "workgroup": "w", "merge_key": "k"});
         let leader = (what == "key").then(|| {
@@ -183,8 +181,7 @@ fn a_waiting_call_comes_back_with_something_or_when_its_time_is_up() {
 
 #[test]
 fn a_sleeper_holds_neither_rows_nor_a_transaction_id_for_what_came_while_it_slept() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let task = |id: &str| json!({"id": id, "action": "x", "group_id": "g"});
     session.insert(json!([task("a")])).unwrap();
     session.run("SELECT taskq.pause_group('g')");
@@ -206,8 +203,7 @@ fn a_sleeper_holds_neither_rows_nor_a_transaction_id_for_what_came_while_it_slep
 #[test]
 fn what_a_first_look_moved_can_be_changed_while_the_call_sleeps() {
     for (what, hold, release) in HOLDS {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (db, [mut session]) = Db::connected();
         let tasks: Value = (0..50)
             .map(|n| json!({"id": format!("t{n}"), "action": "x", "group_id": "g", "workgroup": "w"}))
             .collect();
@@ -229,8 +225,7 @@ fn what_a_first_look_moved_can_be_changed_while_the_call_sleeps() {
 #[test]
 #[ignore = "long"]
 fn what_stands_behind_a_large_backlog_that_may_not_run_is_found() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let insert = "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object(
                   'id', 'p' || n, 'action', 'x', 'group_id', 'g')) FROM generate_series(1, 45000) AS n))";
     assert_eq!(session.one::<i64>(insert), 45_000);
@@ -250,8 +245,7 @@ fn what_stands_behind_a_large_backlog_that_may_not_run_is_found() {
 
 #[test]
 fn a_steady_stream_into_a_paused_group_costs_a_sleeper_the_same_for_each() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let insert = |session: &mut Session, from: i32, to: i32| {
         let insert = format!(
             "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object(
@@ -286,9 +280,8 @@ fn a_steady_stream_into_a_paused_group_costs_a_sleeper_the_same_for_each() {
 
 #[test]
 fn a_new_name_and_a_resumed_action_are_looked_at_from_the_beginning() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x", "group_id": "g"}, {"id": "b", "action": "y"}])).unwrap();
+    let (db, [mut session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x", "group_id": "g"}, {"id": "b", "action": "y"}]));
     session.run("SELECT taskq.pause_group('g'), taskq.pause_action('y')");
     for (what, release) in
         [("y", "SELECT taskq.resume_action('y')"), ("new", "SELECT taskq.insert_task('c', 'new')")]
@@ -307,22 +300,9 @@ fn a_new_name_and_a_resumed_action_are_looked_at_from_the_beginning() {
 }
 
 #[test]
-fn the_time_of_a_workgroup_that_passes_ends_the_sleep() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x", "workgroup": "w"}])).unwrap();
-    session.run("SELECT taskq.delay_workgroup('w', '0.7 seconds')");
-    let began = Instant::now();
-    assert_eq!(ids(&session.own_with("w", 5, &["x"], "wait => '120 seconds'").unwrap()), ["a"]);
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-}
-
-#[test]
 fn a_waiting_call_in_a_block_and_under_a_savepoint_keeps_nothing_back() {
     for prologue in ["BEGIN", "BEGIN; SAVEPOINT s"] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session.insert(json!([{"id": "a", "action": "x", "group_id": "g"}])).unwrap();
+        let (db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x", "group_id": "g"}]));
         session.run("SELECT taskq.pause_group('g')");
         let call = db.connect().background(move |s| {
             s.run(prologue);
@@ -342,8 +322,7 @@ fn a_waiting_call_in_a_block_and_under_a_savepoint_keeps_nothing_back() {
 #[test]
 fn no_worker_spins_on_tasks_of_a_group_that_is_being_resumed() {
     const TASKS: i64 = 50;
-    let db = Db::new();
-    let (mut boss, mut session) = (db.connect(), db.connect());
+    let (db, [mut boss, mut session]) = Db::connected();
     let tasks: Value = (0..TASKS).map(|_| json!({"action": "x", "group_id": "g"})).collect();
     boss.insert(tasks).unwrap();
     boss.run("SELECT taskq.pause_group('g')");
@@ -371,8 +350,7 @@ fn no_worker_spins_on_tasks_of_a_group_that_is_being_resumed() {
 /// it.
 #[test]
 fn a_backlog_of_a_group_that_is_being_changed_is_passed_in_one_go() {
-    let db = Db::new();
-    let (mut boss, mut session) = (db.connect(), db.connect());
+    let (_db, [mut boss, mut session]) = Db::connected();
     boss.run(
         "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg('{\"action\": \"x\", \"group_id\": \"g\"}'::jsonb)
                                                     FROM generate_series(1, 15000)));

@@ -117,8 +117,7 @@ fn for_an_insert_that_depends_on_a_rider() {
 
 #[test]
 fn and_leaves_tries_alone_that_it_cannot_end() {
-    let db = Db::new();
-    let (mut open, mut block, mut holder) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut open, mut block, mut holder]) = Db::connected();
     at(&mut [&mut open, &mut block, &mut holder], "00:00:00");
     open.insert(json!([{"id": "t1", "action": "x", "merge_key": "k"}])).unwrap();
     let grant = holder.own_one_with("x", "lease => '1 minute'");
@@ -157,8 +156,7 @@ fn for_an_insert_that_makes_what_a_run_of_a_schedule_needs() {
         ),
     ];
     for (name, task, call) in needs {
-        let db = Db::new();
-        let (mut open, mut worker) = (db.connect(), db.connect());
+        let (db, [mut open, mut worker]) = Db::connected();
         at(&mut [&mut open, &mut worker], "00:00:00");
         worker.insert(json!([{"id": "p", "action": "p"}, {"id": "q", "action": "q"}])).unwrap();
         worker.insert(json!([{"id": "y1", "action": "y"}, {"id": "y2", "action": "y"}])).unwrap();
@@ -208,8 +206,7 @@ fn for_an_insert_that_makes_what_a_run_of_a_schedule_needs() {
 #[test]
 #[ignore = "long"]
 fn two_workers_do_not_meet_in_a_deadlock() {
-    let db = Db::new();
-    let mut main = db.connect();
+    let (db, [mut main]) = Db::connected();
     for round in 0..30 {
         let keyed: serde_json::Value = (0..20)
             .flat_map(|key| (0..3).map(move |i| (key, i)))

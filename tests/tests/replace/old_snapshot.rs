@@ -61,8 +61,7 @@ fn ready(session: &mut Session) {
 
 #[test]
 fn what_came_after_the_snapshot_is_found() {
-    let db = Db::new();
-    let (mut old, mut main) = (db.connect(), db.connect());
+    let (db, [mut old, mut main]) = Db::connected();
     old.run("SET statement_timeout = '5s'");
     for isolation in ["REPEATABLE READ", "SERIALIZABLE"] {
         for (past, before, after) in PASTS {

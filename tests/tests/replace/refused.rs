@@ -110,8 +110,7 @@ fn one_that_is_granted_meanwhile_among_many() {
 
 /// `others` are replaced along with it.
 fn granted_meanwhile(others: usize) {
-    let db = Db::new();
-    let (mut worker, mut holder, mut watcher) = (db.connect(), db.connect(), db.connect());
+    let (db, [mut worker, mut holder, mut watcher]) = Db::connected();
     let mut replaced: Vec<Value> =
         (0..others).map(|i| json!({"id": format!("other-{i}"), "action": "other"})).collect();
     // In the order of numbers the task that may not be in progress comes before the one that is waited for.
@@ -144,9 +143,7 @@ fn granted_meanwhile(others: usize) {
 /// Many of both, at the same time.
 #[test]
 fn one_export_after_the_other_under_eight_committers() {
-    let db = Db::new();
-    let mut main = db.connect();
-    main.insert(done()).unwrap();
+    let (db, [mut main]) = Db::with_tasks(done());
     main.replace(next()).unwrap();
     let left = Arc::new(AtomicU32::new(8));
     let committers: Vec<_> = (0..8)
@@ -201,9 +198,8 @@ fn every_call_that_a_task_in_progress_forbids() {
         ("complete_task", |s| s.batch_execute("SELECT taskq.complete_task('b')")),
     ];
     for (name, call) in calls {
-        let db = Db::new();
-        let (mut worker, mut other) = (db.connect(), db.connect());
-        worker.insert(json!([{"id": "a", "action": "z"}, {"id": "b", "action": "x"}])).unwrap();
+        let (_db, [mut worker, mut other]) =
+            Db::with_tasks(json!([{"id": "a", "action": "z"}, {"id": "b", "action": "x"}]));
         let grant = worker.own_one("x");
         // The worker's transaction has both in its hands.
         worker.run("BEGIN");
@@ -218,9 +214,8 @@ fn every_call_that_a_task_in_progress_forbids() {
 
 #[test]
 fn an_insert_that_is_skipped_is_not_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "z"}, {"id": "b", "action": "x"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "z"}, {"id": "b", "action": "x"}]));
     session.own_one("x");
     // It exists and is skipped, with what it says of others.
     let again = json!([{"id": "a", "action": "y", "to_signal_after": ["b"]}]);

@@ -60,9 +60,7 @@ fn tasks(ids: &[&str], action: &str) -> Value {
 
 #[test]
 fn refused_returns_come_first_and_spoil_nothing() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(tasks(&["a", "b", "c", "d", "e"], "x")).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(tasks(&["a", "b", "c", "d", "e"], "x"));
     let held = session.own("w", 3, &["x"]).unwrap();
     let returns = json!([
         {"task_id": "absent", "token": held[0].token},
@@ -98,9 +96,7 @@ fn refused_returns_come_first_and_spoil_nothing() {
 
 #[test]
 fn the_other_form_completes_pairs() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(tasks(&["a", "b", "c"], "x")).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(tasks(&["a", "b", "c"], "x"));
     let held = session.own("w", 2, &["x"]).unwrap();
     let ids = [Some("b"), None, Some("a"), Some("b")];
     let tokens = [Some(held[1].token), Some(held[0].token), None, Some(held[1].token)];
@@ -117,9 +113,7 @@ fn the_other_form_completes_pairs() {
 /// With nothing to return it is `own_tasks`, and with nothing to own `return_tasks`.
 #[test]
 fn either_half_may_be_empty() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(tasks(&["a", "b"], "x")).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(tasks(&["a", "b"], "x"));
     assert_eq!(ids(&granted(&mut session, &json!([]), 1, &["x"])), ["a"]);
     assert_eq!(granted(&mut session, &json!([]), 0, &["x"]), []);
     assert_eq!(granted(&mut session, &json!([]), 5, &[]), []);
@@ -135,8 +129,7 @@ fn either_half_may_be_empty() {
 /// group, a turn, a task given back.
 #[test]
 fn what_the_returns_free_can_be_owned_by_the_call() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let next = |session: &mut Session, returns: Value| {
         let grants = granted(session, &returns, 10, &["x", "born"]);
         assert_eq!(grants.len(), 1, "{returns}: {grants:?}");
@@ -198,9 +191,7 @@ fn what_the_returns_free_can_be_owned_by_the_call() {
 
 #[test]
 fn a_task_given_back_goes_to_the_end_before_the_call_owns() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(tasks(&["a", "b", "c"], "x")).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(tasks(&["a", "b", "c"], "x"));
     let a = session.own_one("x");
     assert_eq!(ids(&granted(&mut session, &given_back("a", a.token), 2, &["x"])), ["b", "c"]);
     assert_eq!(session.state("a"), "ready");
@@ -210,9 +201,9 @@ fn a_task_given_back_goes_to_the_end_before_the_call_owns() {
 /// aborted for its tries, is good.
 #[test]
 fn a_late_return_comes_before_upkeep() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "late", "action": "x", "max_tries": 1}, {"id": "lost", "action": "x", "max_tries": 1}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "late", "action": "x", "max_tries": 1}, {"id": "lost", "action": "x", "max_tries": 1}]),
+    );
     let held = session.own_with("w", 2, &["x"], "lease => '0'").unwrap();
     session.run("SELECT pg_sleep(0.01)");
     assert_eq!(granted(&mut session, &completed(&held[0]), 5, &["x"]), []);
@@ -221,14 +212,10 @@ fn a_late_return_comes_before_upkeep() {
 
 #[test]
 fn the_columns_are_those_of_own_tasks() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "p", "action": "x"},
-            {"id": "c", "action": "x", "depends_on": ["p"], "body": {"n": 1}, "metadata": {"m": 2}, "priority": 7},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "p", "action": "x"},
+        {"id": "c", "action": "x", "depends_on": ["p"], "body": {"n": 1}, "metadata": {"m": 2}, "priority": 7},
+    ]));
     let parent = session.own_one("x");
     let returns =
         json!([{"task_id": "p", "token": parent.token, "result": [3]}, {"task_id": "?", "token": null}]);
@@ -277,9 +264,7 @@ fn the_columns_are_those_of_own_tasks() {
 /// Whatever is wrong with one half leaves the other undone.
 #[test]
 fn bad_input_changes_nothing() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(tasks(&["a", "b"], "x")).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(tasks(&["a", "b"], "x"));
     let held = session.own_one("x");
     let good = completed(&held).to_string();
     let token = held.token;
@@ -341,57 +326,9 @@ fn bad_input_changes_nothing() {
     session.run("ROLLBACK");
 }
 
-/// In blocks, behind savepoints, at higher levels, in functions: what is rolled back has neither returned nor owned.
-#[test]
-fn a_rollback_undoes_both_and_a_commit_keeps_both() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(tasks(&["a", "b", "c", "d", "e"], "x")).unwrap();
-    let a = session.own_one("x");
-    session.run("BEGIN");
-    let undone = granted(&mut session, &completed(&a), 1, &["x"]);
-    session.run("ROLLBACK");
-    assert_eq!(["a", "b"].map(|id| session.state(id)), ["in-progress", "ready"]);
-    let lines = call(&mut session, &json!([{"task_id": "b", "token": undone[0].1}]), 0, &["x"]).unwrap();
-    assert_eq!(
-        lines,
-        [Line::Refused(Some("b".to_owned()), "TQ001".to_owned())],
-        "a token that was rolled back"
-    );
-
-    // One call behind another, one of them undone by its savepoint.
-    session.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
-    let b = granted(&mut session, &completed(&a), 1, &["x"]).remove(0);
-    session.run("SAVEPOINT s");
-    let c = granted(&mut session, &json!([{"task_id": b.0, "token": b.1}]), 1, &["x"]).remove(0);
-    assert_eq!((b.0.as_str(), c.0.as_str()), ("b", "c"));
-    session.run("ROLLBACK TO s");
-    let c = granted(&mut session, &json!([{"task_id": b.0, "token": b.1}]), 1, &["x"]).remove(0);
-    assert_eq!(c.0, "c", "what the savepoint has taken comes first again");
-    session.run("COMMIT");
-
-    session.run(
-        "CREATE FUNCTION next_of(id text, token uuid, fail boolean) RETURNS text LANGUAGE plpgsql AS $$
-         DECLARE got text;
-         BEGIN
-             SELECT task_id || ' ' || r.token INTO got FROM taskq.return_and_own_tasks('w', ARRAY[id], ARRAY[token], 1, '{x}') AS r;
-             IF fail THEN RAISE EXCEPTION 'no'; END IF;
-             RETURN got;
-         EXCEPTION WHEN raise_exception THEN RETURN 'undone';
-         END $$",
-    );
-    let query = "SELECT next_of($1, $2, $3)";
-    let undone: String = session.query_one(query, &[&c.0, &c.1, &true]).unwrap().get(0);
-    let kept: String = session.query_one(query, &[&c.0, &c.1, &false]).unwrap().get(0);
-    assert_eq!((undone.as_str(), &kept[..2]), ("undone", "d "), "{kept}");
-    let states = ["a", "b", "c", "d", "e"].map(|id| session.state(id));
-    assert_eq!(states, ["completed", "completed", "completed", "in-progress", "ready"]);
-}
-
 #[test]
 fn a_hundred_thousand_are_returned_and_owned_in_one_call() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('action', 'x'))
                                                     FROM generate_series(1, 200000)))",

@@ -16,8 +16,7 @@ use super::and_own::{Line, call, granted};
 fn workers_that_live_on_it_perform_everything_once() {
     const CHAINS: usize = 60;
     const LENGTH: usize = 20;
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     session.run("SELECT taskq.set_action('x', max_concurrency => 40)");
     let tasks: Vec<Value> = (0..CHAINS)
         .flat_map(|chain| {
@@ -63,9 +62,7 @@ fn workers_that_live_on_it_perform_everything_once() {
 /// granted is passed over.
 #[test]
 fn the_return_waits_for_its_own_task_and_the_claim_for_no_other() {
-    let db = Db::new();
-    let (mut session, mut other, mut third) = (db.connect(), db.connect(), db.connect());
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session, mut other, mut third]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let a = session.own_one("x");
     session.insert(json!([{"id": "b", "action": "x"}, {"id": "c", "action": "x"}])).unwrap();
     other.run("BEGIN");
@@ -117,8 +114,7 @@ fn the_last_parents_at_the_same_moment() {
 /// instead of 75.
 #[test]
 fn a_long_snapshot_makes_it_no_slower() {
-    let db = Db::new();
-    let (mut session, mut reader) = (db.connect(), db.connect());
+    let (_db, [mut session, mut reader]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('action', 'x')) FROM generate_series(1, 10000)))",
     );
@@ -153,10 +149,9 @@ fn pages(session: &mut Session, (id, token): &(String, Uuid)) -> i64 {
 /// what was taken from it is not returned twice.
 #[test]
 fn a_task_that_was_taken_over_is_refused_and_the_rest_goes_on() {
-    let db = Db::new();
-    let (mut late, mut other) = (db.connect(), db.connect());
-    late.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "z"}]))
-        .unwrap();
+    let (_db, [mut late, mut other]) = Db::with_tasks(
+        json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "z"}]),
+    );
     let held = late.own_with("late", 2, &["x"], "lease => '1 millisecond'").unwrap();
     let mut taken = Vec::new();
     until("one deadline has passed", || {

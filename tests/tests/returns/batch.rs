@@ -38,8 +38,7 @@ fn four_held(session: &mut Session) -> Vec<Grant> {
 
 #[test]
 fn one_bad_pair_spoils_neither_the_call_nor_the_others() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let held = four_held(&mut session);
     let token = |i: usize| Some(held[i].token);
     let ids = [Some("c"), Some("a"), Some("absent"), None, Some("b"), Some("b"), Some("a"), Some("d")];
@@ -61,39 +60,8 @@ fn one_bad_pair_spoils_neither_the_call_nor_the_others() {
 }
 
 #[test]
-fn the_same_pair_twice_works_once() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let held = four_held(&mut session);
-    let token = Some(held[0].token);
-    for code in ["pending", "completed"] {
-        let lines = give_all(&mut session, &[Some("a"), Some("a")], &[token, token], code);
-        if code == "pending" {
-            assert_eq!(lines, [ok("a", "pending"), bad(Some("a"), "TQ001")]);
-        } else {
-            assert_eq!(lines, [bad(Some("a"), "TQ001"), bad(Some("a"), "TQ001")]);
-        }
-    }
-}
-
-#[test]
-fn an_exhausted_task_given_back_is_aborted_in_its_row() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let held = four_held(&mut session);
-    let lines = give_all(
-        &mut session,
-        &[Some("a"), Some("d")],
-        &[Some(held[0].token), Some(held[3].token)],
-        "pending",
-    );
-    assert_eq!(lines, [ok("a", "pending"), ok("d", "aborted")]);
-}
-
-#[test]
 fn unequal_lengths_are_22023() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let held = four_held(&mut session);
     let ids = ["a", "b"];
     let tokens = [held[0].token];
@@ -109,41 +77,8 @@ fn unequal_lengths_are_22023() {
 }
 
 #[test]
-fn parent_and_child_in_one_call_each_for_itself() {
-    // The child is freed by its parent's return in the same call, but no worker holds it.
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "p", "action": "x"}, {"id": "c", "action": "y", "depends_on": ["p"]}]))
-        .unwrap();
-    let grant = session.own_one("x");
-    let token = Some(grant.token);
-    let lines = give_all(&mut session, &[Some("p"), Some("c")], &[token, token], "completed");
-    assert_eq!(lines, [ok("p", "completed"), bad(Some("c"), "TQ001")]);
-    assert_eq!(session.perform("y", "completed"), "c");
-}
-
-#[test]
-fn two_parents_of_one_child_in_one_call_count_both() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let tasks = json!([
-        {"id": "p", "action": "x"}, {"id": "q", "action": "x"}, {"id": "r", "action": "z"},
-        {"id": "c", "action": "y", "depends_on": ["p", "q", "r"]},
-    ]);
-    session.insert(tasks).unwrap();
-    let held = session.own("w", 2, &["x"]).unwrap();
-    give_all(&mut session, &[Some("p"), Some("q")], &[Some(held[0].token), Some(held[1].token)], "completed");
-    let child = session.task("c").unwrap();
-    assert_eq!((child.num_signals, child.state.as_str()), (2, "blocked"));
-    session.perform("z", "completed");
-    assert_eq!(session.state("c"), "ready");
-}
-
-#[test]
 fn the_json_form_has_a_code_and_a_result_for_each() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let held = four_held(&mut session);
     let returns: Value = json!([
         {"task_id": "b", "token": held[1].token, "status_code": "aborted", "status": "no such file"},
@@ -173,8 +108,7 @@ fn the_json_form_has_a_code_and_a_result_for_each() {
 
 #[test]
 fn bad_elements_of_the_json_form_are_rows_or_refused_but_never_half_done() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let held = four_held(&mut session);
     let odd = [
         json!({"task_id": "b", "token": null}),
@@ -208,9 +142,8 @@ fn bad_elements_of_the_json_form_are_rows_or_refused_but_never_half_done() {
 
 #[test]
 fn hundreds_are_returned_in_one_call_in_input_order() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert((0..600).map(|i| json!({"id": i.to_string(), "action": "x"})).collect()).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks((0..600).map(|i| json!({"id": i.to_string(), "action": "x"})).collect());
     let mut held = session.own("w", 600, &["x"]).unwrap();
     held.reverse();
     let ids: Vec<Option<&str>> = held.iter().map(|grant| Some(grant.task_id.as_str())).collect();

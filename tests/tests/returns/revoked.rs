@@ -14,13 +14,11 @@ fn outcomes(session: &mut Session, id: &str) -> Vec<String> {
 
 #[test]
 fn a_task_is_ready_again_and_its_token_void() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "x", "priority": -1},
-                       {"id": "after", "action": "y", "depends_on": ["a"]},
-                       {"id": "handler", "action": "z", "depends_on": [{"id": "a", "condition": "aborted"}]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}, {"id": "c", "action": "x", "priority": -1},
+               {"id": "after", "action": "y", "depends_on": ["a"]},
+               {"id": "handler", "action": "z", "depends_on": [{"id": "a", "condition": "aborted"}]}]),
+    );
     let a = session.own_with("dead", 1, &["x"], "lease => NULL").unwrap().remove(0);
     assert_eq!(release(&mut session, "actors => '{dead}', status => 'its box is gone'"), 1);
     let task = session.task("a").unwrap();
@@ -42,12 +40,10 @@ fn a_task_is_ready_again_and_its_token_void() {
 
 #[test]
 fn a_last_try_aborts_and_counts() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x", "max_tries": 1}, {"id": "b", "action": "x"},
-                       {"id": "after", "action": "y", "depends_on": ["a"]}, {"id": "c", "action": "x", "max_tries": 1}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "a", "action": "x", "max_tries": 1}, {"id": "b", "action": "x"},
+               {"id": "after", "action": "y", "depends_on": ["a"]}, {"id": "c", "action": "x", "max_tries": 1}]),
+    );
     session.own("dead", 3, &["x"]).unwrap();
     assert_eq!(release(&mut session, "'{a,b}'"), 2);
     assert_eq!(release(&mut session, "'{c}', status => 'gone'"), 1);
@@ -68,12 +64,10 @@ fn a_last_try_aborts_and_counts() {
 
 #[test]
 fn filters_narrow_each_other_and_all_else_is_left_alone() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "x1", "action": "x"}, {"id": "x2", "action": "x"}, {"id": "y1", "action": "y"},
-                       {"id": "ready", "action": "z"}, {"id": "later", "action": "z", "delay": "1 hour"}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "x1", "action": "x"}, {"id": "x2", "action": "x"}, {"id": "y1", "action": "y"},
+               {"id": "ready", "action": "z"}, {"id": "later", "action": "z", "delay": "1 hour"}]),
+    );
     for (actor, action) in [("ann", "x"), ("bob", "x"), ("ann", "y")] {
         session.own(actor, 1, &[action]).unwrap();
     }
@@ -104,8 +98,7 @@ fn filters_narrow_each_other_and_all_else_is_left_alone() {
 
 #[test]
 fn what_was_held_with_it_is_free() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.set_action('x', max_concurrency => 1, max_per_group => 1, backoff => '{\"kind\": \"fixed\", \"initial\": \"1 hour\"}')");
     let keyed = |id: &str| json!({"id": id, "action": "x", "merge_key": "k", "group_id": "g"});
     session.insert(json!([keyed("a"), keyed("b")])).unwrap();
@@ -123,8 +116,7 @@ fn what_was_held_with_it_is_free() {
 /// The last try of a leader: its riders share its end, as when it is given back.
 #[test]
 fn a_leader_without_another_try_takes_its_riders_along() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let keyed = |id: &str| json!({"id": id, "action": "x", "merge_key": "k", "max_tries": 1});
     session.insert(json!([keyed("a"), keyed("b")])).unwrap();
     session.own_one("x");
@@ -136,9 +128,8 @@ fn a_leader_without_another_try_takes_its_riders_along() {
 /// A deadline that has passed, looked after or not, leaves the task in the hands of its late actor, until this.
 #[test]
 fn what_is_overdue_is_taken_from_its_late_actor() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}]));
     let a = session.own_one_with("x", "lease => '0'");
     session.run("SELECT taskq.maintain()");
     let b = session.own_with("late", 1, &["x"], "lease => '0'").unwrap().remove(0);
@@ -156,8 +147,7 @@ fn what_is_overdue_is_taken_from_its_late_actor() {
 /// Deadlines that have passed are counted for themselves: this is none.
 #[test]
 fn it_is_no_timeout() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.set_action('x', on_timeout => 'abort')");
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     session.own_one("x");
@@ -166,25 +156,8 @@ fn it_is_no_timeout() {
 }
 
 #[test]
-fn a_release_wakes_a_waiting_call() {
-    let db = Db::new();
-    let (mut session, sleeper) = (db.connect(), db.connect());
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    session.own_one("x");
-    let sleeping =
-        sleeper.background(|session| session.own_with("w", 1, &["x"], "wait => '50 seconds'").unwrap());
-    session.until_asleep(sleeping.pid());
-    let began = std::time::Instant::now();
-    assert_eq!(release(&mut session, "actors => '{worker}'"), 1);
-    let (_, grants) = sleeping.join();
-    assert_eq!((grants.len(), grants[0].num_tries), (1, 2));
-    assert!(began.elapsed().as_secs() < 5);
-}
-
-#[test]
 fn it_waits_for_a_return_that_is_open_and_finds_it_done() {
-    let db = Db::new();
-    let (mut session, mut worker, releasing) = (db.connect(), db.connect(), db.connect());
+    let (db, [mut session, mut worker, releasing]) = Db::connected();
     for (code, state) in [("completed", "completed"), ("pending", "ready")] {
         session.replace(json!([{"id": "a", "action": "x"}])).unwrap();
         let a = worker.own_one("x");
@@ -210,9 +183,7 @@ fn it_waits_for_a_return_that_is_open_and_finds_it_done() {
 
 #[test]
 fn an_extension_decides_whose_it_is() {
-    let db = Db::new();
-    let (mut session, mut worker) = (db.connect(), db.connect());
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (db, [mut session, mut worker]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let a = worker.own_one("x");
     worker.run("BEGIN");
     worker.extend("heir", &[("a", a.token)], "1 hour").unwrap();
@@ -227,9 +198,7 @@ fn an_extension_decides_whose_it_is() {
 
 #[test]
 fn a_return_an_extension_and_a_cancel_wait_for_it_and_come_too_late() {
-    let db = Db::new();
-    let (mut session, mut operator) = (db.connect(), db.connect());
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (db, [mut session, mut operator]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let give = |session: &mut Session, token| match session.give("a", token, "completed") {
         Ok(code) => code,
         Err(error) => error.code().unwrap().code().to_owned(),

@@ -1,31 +1,11 @@
 //! One task: every code, every optional argument of the core, every wrong token.
 
 use serde_json::json;
-use taskq_tests::{Answer, Db, Session, refused, sqlstate};
-use uuid::Uuid;
-
-#[test]
-fn each_code_does_what_it_says() {
-    let db = Db::new();
-    let mut session = db.connect();
-    for (code, state, again) in
-        [("completed", "completed", false), ("aborted", "aborted", false), ("pending", "ready", true)]
-    {
-        session.insert(json!([{"id": code, "action": code}])).unwrap();
-        let grant = session.own_one(code);
-        assert_eq!(session.give(code, grant.token, code).unwrap(), code);
-        let task = session.task(code).unwrap();
-        assert_eq!((task.status_code.as_str(), task.state.as_str(), task.num_tries), (code, state, 1));
-        assert_eq!(task.action_deadline, None);
-        assert_eq!(session.own("w", 1, &[code]).unwrap().len(), usize::from(again));
-    }
-}
+use taskq_tests::{Db, refused, sqlstate};
 
 #[test]
 fn the_default_code_is_completed() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let grant = session.own_one("x");
     let code: String =
         session.query_one("SELECT taskq.return_task('a', $1)::text", &[&grant.token]).unwrap().get(0);
@@ -34,8 +14,7 @@ fn the_default_code_is_completed() {
 
 #[test]
 fn status_and_result_are_kept() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (id, code) in [("a", "completed"), ("b", "aborted")] {
         session.insert(json!([{"id": id, "action": "x"}])).unwrap();
         let grant = session.own_one("x");
@@ -50,9 +29,7 @@ fn status_and_result_are_kept() {
 
 #[test]
 fn a_result_of_a_megabyte_is_kept() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let grant = session.own_one("x");
     let result = json!((0..150_000).collect::<Vec<i32>>());
     session.query("SELECT taskq.return_task('a', $1, result => $2)", &[&grant.token, &result]).unwrap();
@@ -61,8 +38,7 @@ fn a_result_of_a_megabyte_is_kept() {
 
 #[test]
 fn retry_after_schedules_the_next_try() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     let grant = session.own_one("x");
@@ -79,9 +55,7 @@ fn retry_after_schedules_the_next_try() {
 
 #[test]
 fn retry_after_zero_is_at_once() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let grant = session.own_one("x");
     session.give_with("a", grant.token, "pending", "retry_after => '0'").unwrap();
     assert_eq!(session.own_one("x").num_tries, 2);
@@ -89,9 +63,7 @@ fn retry_after_zero_is_at_once() {
 
 #[test]
 fn retry_after_does_not_save_an_exhausted_task() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x", "max_tries": 1}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x", "max_tries": 1}]));
     let grant = session.own_one("x");
     assert_eq!(
         session.give_with("a", grant.token, "pending", "retry_after => '5 minutes'").unwrap(),
@@ -102,9 +74,7 @@ fn retry_after_does_not_save_an_exhausted_task() {
 
 #[test]
 fn the_status_of_a_task_given_back_is_shown() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let grant = session.own_one("x");
     session.give_with("a", grant.token, "pending", "status => 'server is down', retry_after => '0'").unwrap();
     assert_eq!(session.task("a").unwrap().status.as_deref(), Some("server is down"));
@@ -113,8 +83,7 @@ fn the_status_of_a_task_given_back_is_shown() {
 /// Why the token is bad is what an operator who finds that in a log wants to know.
 #[test]
 fn a_refused_token_tells_how_the_task_stands() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     for (ends, expected) in [
         ("SELECT taskq.return_task('a', '$token')", "The task completed 5 minutes ago."),
@@ -159,37 +128,8 @@ fn a_refused_token_tells_how_the_task_stands() {
 }
 
 #[test]
-fn a_token_works_once() {
-    let db = Db::new();
-    let mut session = db.connect();
-    for first in ["completed", "aborted", "pending"] {
-        session.insert(json!([{"id": first, "action": first}])).unwrap();
-        let grant = session.own_one(first);
-        session.give(first, grant.token, first).unwrap();
-        for second in ["completed", "aborted", "pending"] {
-            let error = session.give(first, grant.token, second).unwrap_err();
-            assert_eq!(sqlstate(&error), "TQ001", "{first}, then {second}");
-        }
-    }
-}
-
-#[test]
-fn the_token_of_another_task_is_no_good() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}])).unwrap();
-    let (a, b) = (session.own_one("x"), session.own_one("x"));
-    assert_eq!(sqlstate(&session.give("a", b.token, "completed").unwrap_err()), "TQ001");
-    assert_eq!(sqlstate(&session.give("b", a.token, "completed").unwrap_err()), "TQ001");
-    session.complete(&a);
-    session.complete(&b);
-}
-
-#[test]
 fn a_token_does_not_outlive_a_task_deleted_and_inserted_again() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let old = session.own_one("x");
     session.cancel(&["a"]).unwrap();
     session.delete(&["a"]).unwrap();
@@ -199,39 +139,4 @@ fn a_token_does_not_outlive_a_task_deleted_and_inserted_again() {
     assert_eq!(new.num_tries, 1);
     assert_eq!(sqlstate(&session.give("a", old.token, "completed").unwrap_err()), "TQ001");
     session.complete(&new);
-}
-
-/// Two sessions return a task, the first in a transaction that ends like this: what the other is told, and a session
-/// that looks afterwards, with the token.
-fn two_return(db: &Db, end: &str) -> (Answer<String>, Session, Uuid) {
-    let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
-    first.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    let grant = first.own_one("x");
-    first.run("BEGIN");
-    first.complete(&grant);
-    let token = grant.token;
-    let other = second.background(move |session| session.give("a", token, "aborted"));
-    other.settle_down(&mut watcher);
-    first.run(end);
-    (other.join().1, watcher, token)
-}
-
-#[test]
-fn two_returns_at_once_cannot_both_succeed() {
-    let db = Db::new();
-    let (answer, mut watcher, _) = two_return(&db, "COMMIT");
-    assert_eq!(sqlstate(&answer.unwrap_err()), "TQ001");
-    assert_eq!(watcher.state("a"), "completed");
-}
-
-#[test]
-fn the_second_of_two_returns_succeeds_if_the_first_rolls_back() {
-    let db = Db::new();
-    let (answer, mut watcher, token) = two_return(&db, "ROLLBACK");
-    // A call that did not want to wait may say that the token is not free; then it must work now.
-    if let Err(error) = &answer {
-        assert!(["TQ001", "55P03"].contains(&sqlstate(error)), "{error:?}");
-        watcher.give("a", token, "aborted").unwrap();
-    }
-    assert_eq!(watcher.state("a"), "aborted");
 }

@@ -22,11 +22,9 @@ fn attempts(session: &mut Session, id: &str) -> Vec<String> {
 
 #[test]
 fn it_uses_up_no_try_and_waits_for_no_back_off() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x", "max_tries": 1}, {"id": "b", "action": "y", "depends_on": ["a"]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "a", "action": "x", "max_tries": 1}, {"id": "b", "action": "y", "depends_on": ["a"]}]),
+    );
     for n in 1..=3 {
         let grant = session.own_one("x");
         assert_eq!(grant.num_tries, 1);
@@ -59,11 +57,9 @@ fn it_uses_up_no_try_and_waits_for_no_back_off() {
 
 #[test]
 fn a_delay_holds_and_a_priority_is_kept() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x", "priority": 1}, {"id": "b", "action": "x"}, {"id": "c", "action": "x", "priority": 1}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "a", "action": "x", "priority": 1}, {"id": "b", "action": "x"}, {"id": "c", "action": "x", "priority": 1}]),
+    );
     let a = session.own_one("x");
     let later = "retry_after => '1 hour', count_try => false";
     assert_eq!(session.give_with("a", a.token, "pending", later).unwrap(), "pending");
@@ -78,9 +74,7 @@ fn a_delay_holds_and_a_priority_is_kept() {
 
 #[test]
 fn it_goes_with_pending_only() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let token = session.own_one("x").token;
     let element = |code: Option<&str>, count: Value| json!([{"task_id": "a", "token": token, "status_code": code, "count_try": count}]);
     for code in ["completed", "aborted"] {
@@ -110,8 +104,7 @@ fn it_goes_with_pending_only() {
 
 #[test]
 fn every_form_has_it_each_for_itself() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let tasks: Vec<Value> =
         (0..6).map(|n| json!({"id": format!("t{n}"), "action": "x", "max_tries": 1})).collect();
     session.insert(json!(tasks)).unwrap();
@@ -136,8 +129,7 @@ fn every_form_has_it_each_for_itself() {
 
 #[test]
 fn a_deadline_that_has_passed_is_no_hindrance() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let at =
         |session: &mut Session, minute: i32| session.set_now(Some(&format!("2030-01-01 00:{minute:02}:00Z")));
     at(&mut session, 0);
@@ -165,25 +157,8 @@ fn a_deadline_that_has_passed_is_no_hindrance() {
 }
 
 #[test]
-fn what_a_savepoint_takes_back_was_not() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
-    let a = session.own_one("x");
-    session.run("BEGIN; SAVEPOINT s");
-    session.give_with("a", a.token, "pending", UNCOUNTED).unwrap();
-    session.own_one("x");
-    session.run("ROLLBACK TO s; COMMIT");
-    assert_eq!((counts(&mut session, "a"), session.state("a").as_str()), ((1, 0), "in-progress"));
-    assert_eq!(session.give_with("a", a.token, "pending", UNCOUNTED).unwrap(), "pending");
-    assert_eq!(counts(&mut session, "a"), (0, 1));
-    assert_eq!(session.broken(), Vec::<String>::new());
-}
-
-#[test]
 fn what_it_held_is_free_and_its_rider_goes_on() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.set_action('x', max_concurrency => 1, max_per_group => 1)");
     let keyed =
         |id: &str| json!({"id": id, "action": "x", "merge_key": "k", "group_id": "g", "max_tries": 1});
@@ -202,9 +177,7 @@ fn what_it_held_is_free_and_its_rider_goes_on() {
 /// What was said with an uncounted return is not the status of how it ended.
 #[test]
 fn what_was_said_goes_when_it_completes_without_a_try() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let a = session.own_one("x");
     session.give_with("a", a.token, "pending", UNCOUNTED).unwrap();
     session.run("SELECT taskq.complete_task('a')");
@@ -215,9 +188,7 @@ fn what_was_said_goes_when_it_completes_without_a_try() {
 /// A task may come back so any number of times: the history is bounded, and the number is right.
 #[test]
 fn the_history_is_bounded_and_the_number_is_exact() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x", "max_tries": 400}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x", "max_tries": 400}]));
     let mut rounds = |rounds: usize, arguments: &str| {
         for _ in 0..rounds {
             let grant = session.own_one("x");

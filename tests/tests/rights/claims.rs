@@ -58,8 +58,7 @@ const NARROWED_TOO: [&str; 9] = [
 #[test]
 fn each_part_may_call_what_the_table_of_rights_says_and_nothing_else() {
     let role = Role::new("part");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     let (table, not_narrowed) = table(&mut boss);
     let columns = ["inserter", "producer", "worker", "operator", "monitor"];
     for part in PARTS {
@@ -87,9 +86,7 @@ fn each_part_may_call_what_the_table_of_rights_says_and_nothing_else() {
 #[test]
 fn tokens_are_hidden_from_all_but_superusers_and_members_of_pg_read_all_data() {
     let (role, reader) = (Role::new("part"), Role::new("reader"));
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (db, [mut boss]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let grant = boss.own_one_with("x", "lease => '1 hour'");
     for part in PARTS {
         let mut session = with_part(&db, &mut boss, &role, part);
@@ -121,9 +118,7 @@ fn tokens_are_hidden_from_all_but_superusers_and_members_of_pg_read_all_data() {
 #[test]
 fn without_the_token_no_part_returns_or_extends_what_another_was_granted() {
     let role = Role::new("part");
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}])).unwrap();
+    let (db, [mut boss]) = Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}]));
     let held = boss.own_one_with("x", "lease => '1 hour'");
     let mut session = with_part(&db, &mut boss, &role, ("worker", ""));
     let own = session.own_one("x");
@@ -139,8 +134,7 @@ fn without_the_token_no_part_returns_or_extends_what_another_was_granted() {
 #[test]
 fn inside_a_part_no_role_is_protected_and_a_list_of_actions_separates() {
     let (one, other) = (Role::new("one"), Role::new("other"));
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     let mut first = with_part(&db, &mut boss, &one, ("producer", ""));
     let mut second = with_part(&db, &mut boss, &other, ("producer", ""));
     first.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}])).unwrap();
@@ -158,8 +152,7 @@ fn inside_a_part_no_role_is_protected_and_a_list_of_actions_separates() {
 #[test]
 fn a_narrowed_part_sees_tasks_of_others_that_are_connected_with_its_own() {
     let role = Role::new("part");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     let chain = json!([
         {"id": "o1", "action": "ours"}, {"id": "theirs", "action": "secret", "depends_on": ["o1"]},
         {"id": "o2", "action": "ours", "depends_on": ["theirs"]},
@@ -188,9 +181,7 @@ fn a_narrowed_part_sees_tasks_of_others_that_are_connected_with_its_own() {
 #[test]
 fn a_narrowed_part_changes_nothing_of_others_in_a_group() {
     let role = Role::new("part");
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(json!([{"id": "t", "action": "secret", "group_id": "g"}])).unwrap();
+    let (db, [mut boss]) = Db::with_tasks(json!([{"id": "t", "action": "secret", "group_id": "g"}]));
     let mut session = with_part(&db, &mut boss, &role, ("producer", ", '{ours}'"));
     for verb in ["retry_group", "cancel_group", "reset_group", "delete_group"] {
         assert_eq!(session.one::<i64>(&format!("SELECT taskq.{verb}('g')")), 0, "{verb}");
@@ -210,14 +201,11 @@ fn a_narrowed_part_changes_nothing_of_others_in_a_group() {
 #[test]
 fn a_lock_timeout_bounds_the_wait_for_the_graph_guard_and_work_goes_on() {
     let role = Role::new("part");
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(json!([
+    let (db, [mut boss]) = Db::with_tasks(json!([
         {"id": "o1", "action": "ours"}, {"id": "o2", "action": "ours", "delay": "1 hour"},
         {"id": "lost", "action": "secret"}, {"id": "s1", "action": "secret", "delay": "1 hour"},
         {"id": "s2", "action": "secret", "delay": "1 hour"},
-    ]))
-    .unwrap();
+    ]));
     boss.cancel(&["lost"]).unwrap();
     let mut session = with_part(&db, &mut boss, &role, ("producer", ", '{ours}'"));
     session
@@ -242,9 +230,8 @@ fn a_lock_timeout_bounds_the_wait_for_the_graph_guard_and_work_goes_on() {
 #[test]
 fn a_role_without_a_part_hears_only_ids_and_codes_on_channels() {
     let role = Role::new("powerless");
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(json!([{"id": "a", "action": "x", "body": "secret", "post_result": true}])).unwrap();
+    let (db, [mut boss]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x", "body": "secret", "post_result": true}]));
     let channel: String = boss.one("SELECT taskq.task_channel('a')");
     let mut session = db.connect_as(&role.name);
     session.run(&format!("LISTEN \"{channel}\""));
@@ -263,10 +250,9 @@ fn a_role_without_a_part_hears_only_ids_and_codes_on_channels() {
 #[test]
 fn children_put_off_dependents_of_any_action() {
     let role = Role::new("part");
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(json!([{"id": "o", "action": "ours"}, {"id": "d", "action": "secret", "depends_on": ["o"]}]))
-        .unwrap();
+    let (db, [mut boss]) = Db::with_tasks(
+        json!([{"id": "o", "action": "ours"}, {"id": "d", "action": "secret", "depends_on": ["o"]}]),
+    );
     let mut session = with_part(&db, &mut boss, &role, ("worker", ", '{ours}'"));
     let grant = session.own_one("ours");
     session

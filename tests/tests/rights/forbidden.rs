@@ -30,8 +30,7 @@ fn public_has_no_right_on_anything() {
 #[test]
 fn a_role_without_a_part_can_do_nothing() {
     let role = Role::new("powerless");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     let tables = tables(&mut boss);
     let mut session = db.connect_as(&role.name);
     for call in [
@@ -51,9 +50,7 @@ fn a_role_without_a_part_can_do_nothing() {
 #[test]
 fn no_part_gives_a_right_on_a_table_or_sequence() {
     let role = Role::new("all");
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (db, [mut boss]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     for part in ["inserter", "producer", "worker", "operator", "monitor"] {
         boss.run(&format!("SELECT taskq.grant_{part}('{}')", role.name));
     }
@@ -95,8 +92,7 @@ fn no_part_gives_a_right_on_a_table_or_sequence() {
 #[test]
 fn a_part_does_not_include_handing_out_parts() {
     let (role, other) = (Role::new("worker"), Role::new("other"));
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     let parts = ["inserter", "producer", "worker", "operator", "monitor"];
     for part in parts {
         boss.run(&format!("SELECT taskq.grant_{part}('{}')", role.name));
@@ -111,8 +107,7 @@ fn a_part_does_not_include_handing_out_parts() {
 #[test]
 fn a_worker_cannot_set_the_queues_clock() {
     let role = Role::new("worker");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     boss.run(&format!("SELECT taskq.grant_worker('{}')", role.name));
     boss.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     boss.own_one_with("x", "lease => '1 hour'");
@@ -129,9 +124,7 @@ fn a_worker_cannot_set_the_queues_clock() {
 fn temporary_objects_of_the_caller_do_not_get_in_between() {
     // The functions run with the owner's rights: whatever they look up must not be found in the caller's schemas.
     let role = Role::new("worker");
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (db, [mut boss]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     boss.run(&format!("SELECT taskq.grant_worker('{0}'); SELECT taskq.grant_producer('{0}')", role.name));
     boss.run(&format!("GRANT TEMPORARY ON DATABASE \"{}\" TO \"{}\"", db.name(), role.name));
     let names: Vec<String> = boss.all(

@@ -27,8 +27,7 @@ fn fill(boss: &mut Session) {
 #[test]
 fn no_task_of_the_queue_is_made_to_wait() {
     let role = Role::new("ins");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     fill(&mut boss);
     let before = state_of_all(&mut boss);
     let calls = [
@@ -59,8 +58,7 @@ fn no_task_of_the_queue_is_made_to_wait() {
 #[test]
 fn the_tasks_of_a_call_may_wait_for_each_other_and_for_those_of_the_queue() {
     let role = Role::new("ins");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     fill(&mut boss);
     for (n, part) in PARTS.into_iter().enumerate() {
         let mut session = with_part(&db, &mut boss, &role, part);
@@ -79,8 +77,7 @@ fn the_tasks_of_a_call_may_wait_for_each_other_and_for_those_of_the_queue() {
 #[test]
 fn no_task_of_the_queue_is_replaced() {
     let role = Role::new("ins");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     fill(&mut boss);
     let unique = |on_conflict: &str, key: &str| {
         format!(
@@ -112,9 +109,7 @@ fn no_task_of_the_queue_is_replaced() {
 #[test]
 fn what_has_begun_is_followed() {
     let role = Role::new("ins");
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(json!([{"id": "begun", "action": "ours", "unique_by": "k"}])).unwrap();
+    let (db, [mut boss]) = Db::with_tasks(json!([{"id": "begun", "action": "ours", "unique_by": "k"}]));
     let grant = boss.own_one("ours");
     let mut session = with_part(&db, &mut boss, &role, PARTS[1]);
     session
@@ -132,12 +127,9 @@ fn what_has_begun_is_followed() {
 #[test]
 fn an_open_transaction_does_not_hold_the_guard_of_the_graph() {
     let role = Role::new("ins");
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(
+    let (db, [mut boss]) = Db::with_tasks(
         json!([{"id": "begun", "action": "ours", "unique_by": "k"}, {"id": "there", "action": "other"}]),
-    )
-    .unwrap();
+    );
     boss.own_one("ours");
     boss.insert(json!([{"id": "s1", "action": "secret"}, {"id": "s2", "action": "secret"}, {"id": "lost", "action": "secret"}]))
         .unwrap();
@@ -158,8 +150,7 @@ fn an_open_transaction_does_not_hold_the_guard_of_the_graph() {
 #[test]
 fn an_inserter_sees_nothing_of_what_is_in_the_way() {
     let role = Role::new("ins");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     fill(&mut boss);
     for part in PARTS {
         let mut session = with_part(&db, &mut boss, &role, part);
@@ -185,9 +176,7 @@ fn an_inserter_sees_nothing_of_what_is_in_the_way() {
 #[test]
 fn producers_link_and_replace() {
     let role = Role::new("ins");
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(json!([{"id": "a", "action": "ours", "unique_by": "k"}])).unwrap();
+    let (db, [mut boss]) = Db::with_tasks(json!([{"id": "a", "action": "ours", "unique_by": "k"}]));
     for (n, part) in
         [("producer", ", '{ours}'"), ("worker", ", '{ours}'"), ("worker", "")].into_iter().enumerate()
     {

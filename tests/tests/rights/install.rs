@@ -50,8 +50,7 @@ fn no_operator_of_others_becomes_a_part_of_the_extension() {
 /// The same, for whatever could be bound: views and bodies in the form of the standard depend on what they use.
 #[test]
 fn nothing_of_the_extension_depends_on_anything_outside_of_it_and_pg_catalog() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let outside: Vec<String> = session.all(
         "WITH RECURSIVE ours AS (
              SELECT d.classid, d.objid FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
@@ -178,8 +177,7 @@ fn a_database_of_another_encoding_is_refused() {
 /// PostgreSQL takes a number, and `-` for none, where it reads the name of a role.
 #[test]
 fn a_part_is_given_to_a_role_that_exists() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for part in [
         "grant_producer",
         "grant_worker",

@@ -108,8 +108,7 @@ pub(super) fn fill(boss: &mut Session) -> String {
 #[test]
 fn a_producer_reaches_the_tasks_of_its_actions_only() {
     let role = Role::new("narrow");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     let token = fill(&mut boss);
     narrowed(&mut boss, "producer", &role, "{ours,else}");
     let mut session = db.connect_as(&role.name);
@@ -125,8 +124,7 @@ fn a_producer_reaches_the_tasks_of_its_actions_only() {
 #[test]
 fn a_worker_performs_the_tasks_of_its_actions_only() {
     let role = Role::new("narrow");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     let token = fill(&mut boss);
     narrowed(&mut boss, "worker", &role, "{ours}");
     let mut session = db.connect_as(&role.name);
@@ -165,13 +163,10 @@ fn a_worker_performs_the_tasks_of_its_actions_only() {
 #[test]
 fn what_waits_for_a_task_waits_for_its_children_whatever_its_action() {
     let role = Role::new("narrow");
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(json!([
+    let (db, [mut boss]) = Db::with_tasks(json!([
         {"id": "parent", "action": "ours"}, {"id": "after", "action": "theirs", "depends_on": ["parent"]},
         {"id": "other", "action": "theirs", "depends_on": ["parent"]},
-    ]))
-    .unwrap();
+    ]));
     narrowed(&mut boss, "worker", &role, "{ours}");
     let mut session = db.connect_as(&role.name);
     let grant = session.own_one("ours");
@@ -196,8 +191,7 @@ fn what_waits_for_a_task_waits_for_its_children_whatever_its_action() {
 #[test]
 fn an_inserter_inserts_and_nothing_else() {
     let (role, wide) = (Role::new("narrow"), Role::new("wide"));
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     let token = fill(&mut boss);
     narrowed(&mut boss, "inserter", &role, "{ours}");
     boss.run(&format!("SELECT taskq.grant_inserter('{}')", wide.name));
@@ -234,8 +228,7 @@ fn an_inserter_inserts_and_nothing_else() {
 #[test]
 fn what_follows_by_itself_is_not_narrowed() {
     let role = Role::new("narrow");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     boss.run(r#"SELECT taskq.schedule('s', '* * * * * *', '{"action": "theirs"}')"#);
     boss.insert(json!([
         {"id": "a", "action": "ours"}, {"id": "b", "action": "theirs", "depends_on": ["a"]},
@@ -261,8 +254,7 @@ fn what_follows_by_itself_is_not_narrowed() {
 #[test]
 fn parts_add_up_by_members_and_by_set_role() {
     let (role, group, free) = (Role::new("narrow"), Role::new("group"), Role::new("free"));
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     narrowed(&mut boss, "producer", &role, "{a}");
     narrowed(&mut boss, "producer", &group, "{b}");
     boss.run(&format!("SELECT taskq.grant_producer('{}')", free.name));
@@ -298,8 +290,7 @@ fn parts_add_up_by_members_and_by_set_role() {
 #[test]
 fn a_function_of_another_owner_has_its_owners_part() {
     let (narrow, powerless, free) = (Role::new("narrow"), Role::new("powerless"), Role::new("free"));
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     narrowed(&mut boss, "inserter", &narrow, "{a}");
     boss.run(&format!("SELECT taskq.grant_inserter('{}')", free.name));
     boss.run("CREATE SCHEMA api; GRANT USAGE ON SCHEMA api TO PUBLIC");
@@ -324,9 +315,7 @@ fn a_function_of_another_owner_has_its_owners_part() {
 #[test]
 fn after_a_refusal_the_session_is_itself_again() {
     let role = Role::new("narrow");
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(json!([{"id": "t1", "action": "theirs"}])).unwrap();
+    let (db, [mut boss]) = Db::with_tasks(json!([{"id": "t1", "action": "theirs"}]));
     narrowed(&mut boss, "producer", &role, "{a}");
     let mut session = db.connect_as(&role.name);
     session.run("BEGIN; SAVEPOINT s");
@@ -347,8 +336,7 @@ fn after_a_refusal_the_session_is_itself_again() {
 #[test]
 fn the_last_grant_holds_and_open_sessions_hear_of_it() {
     let role = Role::new("narrow");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     let insert = |action: &str| format!("SELECT taskq.insert_task(NULL, '{action}')");
     let mut grant =
         |arguments: &str| boss.run(&format!("SELECT taskq.grant_producer('{}'{arguments})", role.name));
@@ -377,8 +365,7 @@ fn the_last_grant_holds_and_open_sessions_hear_of_it() {
 #[test]
 fn schedules_of_a_narrowed_role_are_narrowed() {
     let role = Role::new("narrow");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     boss.run(r#"SELECT taskq.schedule('theirs', '0 0 1 1 *', '{"action": "theirs"}')"#);
     boss.run(&format!("SELECT taskq.grant_operator('{}')", role.name));
     narrowed(&mut boss, "producer", &role, "{ours}");
@@ -399,8 +386,7 @@ fn schedules_of_a_narrowed_role_are_narrowed() {
 #[test]
 fn lists_of_actions_that_make_no_sense_are_refused() {
     let role = Role::new("narrow");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (_db, [mut boss]) = Db::connected();
     for (code, actions) in [("22023", "'{}'"), ("22023", "'{a,\"\"}'"), ("22004", "ARRAY['a', NULL]")] {
         let call = format!("SELECT taskq.grant_worker('{}', {actions})", role.name);
         taskq_tests::refused(&mut boss, code, "actions", &call, &[]);

@@ -21,8 +21,7 @@ fn beside(
     call: &'static str,
 ) -> (Role, Db, String) {
     let role = Role::new("narrow");
-    let db = Db::new();
-    let (mut boss, mut open) = (db.connect(), db.connect());
+    let (db, [mut boss, mut open]) = Db::connected();
     narrowed(&mut boss, "producer", &role, "{ours}");
     boss.insert(json!([
         {"id": "m", "action": "ours", "group_id": "g"}, {"id": "n", "action": "ours"}, {"id": "o", "action": "ours"},
@@ -77,8 +76,7 @@ fn reset_group_spares_what_came_in_while_it_waited() {
 #[test]
 fn verbs_for_groups_act_on_the_callers_tasks_and_pass_over_others() {
     let role = Role::new("narrow");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     narrowed(&mut boss, "producer", &role, "{ours}");
     let mut session = db.connect_as(&role.name);
     boss.insert(json!([{"id": "t1", "action": "theirs", "group_id": "g"}, {"id": "t2", "action": "theirs", "group_id": "g"},
@@ -113,8 +111,7 @@ fn verbs_for_groups_act_on_the_callers_tasks_and_pass_over_others() {
 #[test]
 fn a_seed_is_for_those_who_may_delete_the_group() {
     let (inserter, producer) = (Role::new("ins"), Role::new("narrow"));
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     boss.run(&format!("SELECT taskq.grant_inserter('{}')", inserter.name));
     narrowed(&mut boss, "producer", &producer, "{ours}");
     boss.insert(json!([{"id": "t", "action": "theirs", "group_id": "g"}])).unwrap();
@@ -138,8 +135,7 @@ fn a_seed_is_for_those_who_may_delete_the_group() {
 #[test]
 fn a_workgroup_is_held_back_for_a_day_at_most_and_holds_up_no_return() {
     let role = Role::new("narrow");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     narrowed(&mut boss, "worker", &role, "{ours}");
     let task = |id: &str, action: &str| json!({"id": id, "action": action, "workgroup": "w"});
     boss.insert(json!([task("a", "ours"), task("b", "theirs"), task("c", "theirs")])).unwrap();
@@ -200,8 +196,7 @@ fn cancel_group_and_retry_group_change_none_that_came_in_while_they_waited() {
 #[test]
 fn cancel_group_is_checked_again_when_it_begins_anew() {
     let role = Role::new("narrow");
-    let db = Db::new();
-    let (mut boss, mut first, mut second) = (db.connect(), db.connect(), db.connect());
+    let (db, [mut boss, mut first, mut second]) = Db::connected();
     narrowed(&mut boss, "producer", &role, "{ours}");
     boss.insert(json!([
         {"id": "m", "action": "ours", "group_id": "g", "delay": "1 hour"}, {"id": "n", "action": "ours", "group_id": "g"},
@@ -227,8 +222,7 @@ fn cancel_group_is_checked_again_when_it_begins_anew() {
 #[test]
 fn delete_group_of_a_narrowed_caller_keeps_what_operators_have_set() {
     let role = Role::new("narrow");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     narrowed(&mut boss, "producer", &role, "{ours}");
     let mut session = db.connect_as(&role.name);
     let settings =

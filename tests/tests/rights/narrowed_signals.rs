@@ -10,8 +10,7 @@ use super::{Role, assert_allowed, assert_denied};
 #[test]
 fn signals_are_sent_and_made_by_those_whose_actions_they_are() {
     let roles = [Role::new("approver"), Role::new("orderer"), Role::new("both")];
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     narrowed(&mut boss, "producer", &roles[0], "{approval}");
     narrowed(&mut boss, "worker", &roles[1], "{order}");
     narrowed(&mut boss, "worker", &roles[2], "{order,approval}");

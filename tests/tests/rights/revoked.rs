@@ -26,8 +26,7 @@ fn asleep(db: &Db, boss: &mut Session, role: &Role, call: &'static str, meanwhil
 #[test]
 fn a_call_that_sleeps_is_granted_nothing_once_its_right_is_taken_back() {
     let role = Role::new("worker");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     let own = "SELECT * FROM taskq.own_tasks('w', 1, '{ours}', wait => '60 s')";
     for arguments in ["", ", '{ours}'"] {
         with_part(&db, &mut boss, &role, ("worker", arguments));
@@ -57,9 +56,7 @@ fn a_call_that_sleeps_is_granted_nothing_once_its_right_is_taken_back() {
 #[test]
 fn a_call_that_sleeps_hears_of_no_end_once_its_right_is_taken_back() {
     let role = Role::new("producer");
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(json!([{"id": "t", "action": "ours"}])).unwrap();
+    let (db, [mut boss]) = Db::with_tasks(json!([{"id": "t", "action": "ours"}]));
     with_part(&db, &mut boss, &role, ("producer", ""));
     let taken = format!(
         "SELECT taskq.revoke_producer('{}'); SELECT taskq.complete_task('t', '\"secret\"')",
@@ -73,8 +70,7 @@ fn a_call_that_sleeps_hears_of_no_end_once_its_right_is_taken_back() {
 #[test]
 fn rights_of_roles_that_are_gone_are_not_dumped_and_told_of() {
     let (stays, goes) = (Role::new("stays"), Role::new("goes"));
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     narrowed(&mut boss, "producer", &stays, "{mail}");
     narrowed(&mut boss, "producer", &goes, "{payroll}");
     let told = "SELECT count(*) FROM taskq.health() WHERE kind = 'rights'";

@@ -62,13 +62,10 @@ const MONITOR: &[&str] = &[
 #[test]
 fn a_worker_can_work() {
     let role = Role::new("worker");
-    let db = Db::new();
-    let mut boss = db.connect();
-    let tasks = json!([
+    let (db, [mut boss]) = Db::with_tasks(json!([
         {"id": "a", "action": "x"}, {"id": "b", "action": "x", "depends_on": ["a"]},
         {"id": "mark", "action": "s", "spontaneous": true, "depends_on": ["b"]},
-    ]);
-    boss.insert(tasks).unwrap();
+    ]));
     boss.run(&format!("SELECT taskq.grant_worker('{}')", role.name));
     let mut worker = db.connect_as(&role.name);
     for id in ["a", "b"] {
@@ -87,8 +84,7 @@ fn a_worker_can_work() {
 #[test]
 fn a_producer_can_produce_and_not_work() {
     let role = Role::new("producer");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     boss.run(&format!("SELECT taskq.grant_producer('{}')", role.name));
     let mut producer = db.connect_as(&role.name);
     producer
@@ -108,9 +104,8 @@ fn a_producer_can_produce_and_not_work() {
 #[test]
 fn an_operator_administers_and_neither_inserts_nor_works() {
     let role = Role::new("operator");
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x", "group_id": "g"}])).unwrap();
+    let (db, [mut boss]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x", "group_id": "g"}]));
     boss.run(&format!("SELECT taskq.grant_operator('{}')", role.name));
     let mut operator = db.connect_as(&role.name);
     for call in OPERATE.iter().chain(MONITOR).chain(&PRODUCE[4..]) {
@@ -134,10 +129,8 @@ fn an_operator_administers_and_neither_inserts_nor_works() {
 #[test]
 fn a_role_that_may_read_the_tasks_may_read_results() {
     let role = Role::new("reader");
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y", "depends_on": ["a"]}]))
-        .unwrap();
+    let (db, [mut boss]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y", "depends_on": ["a"]}]));
     let grant = boss.own_one("x");
     boss.give_with("a", grant.token, "completed", "result => '42'").unwrap();
     for part in ["producer", "worker", "operator", "monitor"] {
@@ -152,9 +145,7 @@ fn a_role_that_may_read_the_tasks_may_read_results() {
 #[test]
 fn a_monitor_can_look_and_do_nothing() {
     let role = Role::new("monitor");
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (db, [mut boss]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     boss.run(&format!("SELECT taskq.grant_monitor('{}')", role.name));
     let mut monitor = db.connect_as(&role.name);
     for call in MONITOR {
@@ -169,8 +160,7 @@ fn a_monitor_can_look_and_do_nothing() {
 #[test]
 fn the_parts_add_up_and_revoking_takes_each_back() {
     let role = Role::new("all");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     for part in ["worker", "producer", "monitor"] {
         // Twice is as good as once.
         boss.run(&format!("SELECT taskq.grant_{part}('{0}'); SELECT taskq.grant_{part}('{0}')", role.name));
@@ -198,8 +188,7 @@ fn the_parts_add_up_and_revoking_takes_each_back() {
 #[test]
 fn a_role_is_named_as_it_is_or_as_in_sql() {
     let role = Role::new("Odd Name; --");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     let quoted: String = boss.one(&format!("SELECT quote_ident('{}')", role.name));
     for name in [&role.name, &quoted] {
         boss.query("SELECT taskq.grant_worker($1)", &[name]).unwrap();
@@ -214,8 +203,7 @@ fn a_role_is_named_as_it_is_or_as_in_sql() {
 fn of_two_roles_that_differ_in_case_the_one_with_this_very_name_is_meant() {
     let lower = Role::new("twin");
     let upper = Role { name: lower.name.to_uppercase() };
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     boss.run(&format!("CREATE ROLE \"{}\" LOGIN", upper.name));
     let call = "SELECT taskq.own_tasks('w', 1, '{x}')";
     boss.query("SELECT taskq.grant_worker($1)", &[&upper.name]).unwrap();

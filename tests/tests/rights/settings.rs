@@ -28,8 +28,7 @@ fn fill(boss: &mut Session) {
 #[test]
 fn no_part_may_set_what_decides_about_tasks_of_others() {
     let role = Role::new("sets");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     for part in PARTS {
         let mut session = with_part(&db, &mut boss, &role, part);
         for (name, value) in TAKEN {
@@ -51,8 +50,7 @@ fn no_part_may_set_what_decides_about_tasks_of_others() {
 fn what_a_worker_sets_early_does_not_end_tasks_of_others() {
     let role = Role::new("sets");
     for arguments in ["", ", '{ours}'"] {
-        let db = Db::new();
-        let mut boss = db.connect();
+        let (db, [mut boss]) = Db::connected();
         fill(&mut boss);
         boss.run(&format!("SELECT taskq.grant_worker('{}'{arguments})", role.name));
         let mut session = db.connect_as(&role.name);
@@ -72,10 +70,9 @@ fn what_a_worker_sets_early_does_not_end_tasks_of_others() {
 #[test]
 fn what_a_producer_sets_early_does_not_delete_dependents_of_others() {
     let role = Role::new("sets");
-    let db = Db::new();
-    let mut boss = db.connect();
-    boss.insert(json!([{"id": "o", "action": "ours"}, {"id": "d", "action": "secret", "depends_on": ["o"]}]))
-        .unwrap();
+    let (db, [mut boss]) = Db::with_tasks(
+        json!([{"id": "o", "action": "ours"}, {"id": "d", "action": "secret", "depends_on": ["o"]}]),
+    );
     boss.run(&format!("SELECT taskq.grant_producer('{}', '{{ours}}')", role.name));
     let mut session = db.connect_as(&role.name);
     session.run("SET taskq.retention = 0; SET taskq.retention_aborted = 0; SELECT taskq.cancel_tasks('{o}')");
@@ -87,8 +84,7 @@ fn what_a_producer_sets_early_does_not_delete_dependents_of_others() {
 #[test]
 fn what_administrators_set_holds() {
     let role = Role::new("sets");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     boss.run(&format!("SELECT taskq.grant_worker('{}')", role.name));
     boss.run(&format!(
         "ALTER DATABASE \"{}\" SET taskq.retention = '1h'; ALTER ROLE \"{}\" SET taskq.max_tries = 1",

@@ -20,8 +20,7 @@ fn stop(session: &mut Session) -> i64 {
 #[test]
 fn a_worker_ends_calls_of_its_own_role_and_an_operator_those_of_any() {
     let [one, two, three] = ["one", "two", "three"].map(Role::new);
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     let mut worker = with_part(&db, &mut boss, &one, ("worker", ""));
     let mut narrowed = with_part(&db, &mut boss, &two, ("worker", ", '{ours}'"));
     let mut operator = with_part(&db, &mut boss, &three, ("operator", ""));
@@ -42,8 +41,7 @@ fn a_worker_ends_calls_of_its_own_role_and_an_operator_those_of_any() {
 #[test]
 fn the_role_is_the_one_that_is_set() {
     let [one, two] = ["one", "two"].map(Role::new);
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     for role in [&one, &two] {
         drop(with_part(&db, &mut boss, role, ("worker", "")));
     }
@@ -69,8 +67,7 @@ fn the_role_is_the_one_that_is_set() {
 fn others_may_not() {
     for part in [("inserter", ""), ("producer", ""), ("monitor", "")] {
         let role = Role::new("part");
-        let db = Db::new();
-        let mut boss = db.connect();
+        let (db, [mut boss]) = Db::connected();
         let mut session = with_part(&db, &mut boss, &role, part);
         assert_denied(&mut session, "SELECT taskq.stop_waiting('ann')");
     }

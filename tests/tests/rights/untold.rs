@@ -15,8 +15,7 @@ use super::{Role, assert_denied};
 #[test]
 fn no_answer_tells_the_state_of_a_task_of_others() {
     let role = Role::new("narrow");
-    let db = Db::new();
-    let mut boss = db.connect();
+    let (db, [mut boss]) = Db::connected();
     let states = ["ready", "in-progress", "completed", "aborted", "blocked", "scheduled"];
     let end = |boss: &mut Session, code: &str| boss.perform("theirs", code);
     boss.insert(json!([{"id": "t2", "action": "theirs"}, {"id": "t3", "action": "theirs"}])).unwrap();

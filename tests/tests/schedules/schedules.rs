@@ -27,8 +27,7 @@ pub(crate) fn look_at(session: &mut Session, time: &str) {
 
 #[test]
 fn a_run_comes_at_its_time_with_an_id_of_name_and_time() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:30:00Z"));
     let next: String = session.one(
         "SELECT to_char(taskq.schedule('s', '0 * * * *', '{\"action\": \"x\", \"body\": {\"n\": 1}, \"priority\": 7}') AT TIME ZONE 'UTC', 'HH24:MI:SS')",
@@ -121,8 +120,7 @@ fn backfill_says_which_runs_of_a_downtime_come() {
 /// Ids of subtransactions burden the snapshots of all sessions: one for each missed run would be hundreds in one call.
 #[test]
 fn missed_runs_are_inserted_together() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:30Z"));
     call(
         &mut session,
@@ -192,8 +190,7 @@ fn max_backfill_brings_the_latest_of_the_missed_runs() {
 /// A worker that claims tasks fires schedules, too; what others have missed must not become its work.
 #[test]
 fn what_a_schedule_has_to_catch_up_with_delays_no_claim() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     for (name, most) in [("s", "NULL"), ("t", "1000")] {
         call(
@@ -225,8 +222,7 @@ fn what_a_schedule_has_to_catch_up_with_delays_no_claim() {
 
 #[test]
 fn years_of_downtime_cost_no_time_with_one_and_come_in_steps_with_all() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     call(&mut session, "schedule('s', '* * * * * *', '{\"action\": \"x\"}', overlap => 'queue')");
     call(
@@ -250,8 +246,7 @@ fn years_of_downtime_cost_no_time_with_one_and_come_in_steps_with_all() {
 
 #[test]
 fn a_schedule_keeps_the_local_time_over_the_changes_of_the_clocks() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-03-29 12:00:00Z"));
     call(
         &mut session,
@@ -290,8 +285,7 @@ fn unschedule_ends_it_and_leaves_its_tasks() {
 
 #[test]
 fn a_run_that_cannot_be_inserted_spoils_neither_calls_nor_the_next_run() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:30:00Z"));
     session
         .insert(json!([{"id": "s@2030-01-01T01:00:00Z", "action": "z"}, {"id": "other", "action": "y"}]))
@@ -305,8 +299,7 @@ fn a_run_that_cannot_be_inserted_spoils_neither_calls_nor_the_next_run() {
 
 #[test]
 fn wrong_schedules_are_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (arguments, code, naming) in [
         ("NULL, '* * * * *', '{\"action\": \"x\"}'", "22004", "name"),
         ("'s', NULL, '{\"action\": \"x\"}'", "22004", "cron"),
@@ -334,8 +327,7 @@ fn wrong_schedules_are_refused() {
 
 #[test]
 fn the_error_of_a_wrong_expression_names_its_field() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (cron, says) in [
         ("61 * * * *", "whose minute \"61\" cannot be read"),
         ("0 24 * * *", "whose hour \"24\" cannot be read"),

@@ -116,20 +116,6 @@ fn before_other_times_hold_what_is_due_by_the_old_ones_is_inserted_by_the_old_po
     }
 }
 
-#[test]
-fn a_transaction_that_takes_it_back_leaves_it_as_it_was() {
-    let db = Db::new();
-    let mut session = hourly(&db, "overlap => 'queue', backfill => 'all'");
-    session.set_now(Some("2030-01-01 03:20:00Z"));
-    session.run("BEGIN");
-    set(&mut session, "30 * * * *", &format!("'{X}'"));
-    assert_eq!(runs(&mut session).len(), 3);
-    session.run("ROLLBACK");
-    assert!(runs(&mut session).is_empty());
-    call(&mut session, "maintain()");
-    assert_eq!(runs(&mut session), ["01:00", "02:00", "03:00"]);
-}
-
 /// While it is paused nothing is inserted; what it has missed by then is asked of the times that it has at its resume.
 #[test]
 fn a_paused_one_makes_up_by_its_new_times_for_what_it_has_missed() {
@@ -235,8 +221,7 @@ fn a_run_that_cannot_be_inserted_does_not_stop_what_follows() {
 
 #[test]
 fn a_clock_that_was_put_back_is_mended_by_setting_it_again() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2031-01-01 00:30:00Z"));
     set(&mut session, "0 * * * *", &format!("'{X}'"));
     session.set_now(Some("2030-01-01 00:30:00Z"));
@@ -247,8 +232,7 @@ fn a_clock_that_was_put_back_is_mended_by_setting_it_again() {
 
 #[test]
 fn the_name_of_the_zone_is_kept_as_it_is_spelt() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     set(&mut session, "0 9 * * *", &format!("'{X}', timezone => 'europe/BERLIN'"));
     assert_eq!(session.one::<String>("SELECT timezone FROM taskq.schedules"), "Europe/Berlin");
 }

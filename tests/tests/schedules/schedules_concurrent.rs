@@ -12,8 +12,7 @@ use crate::{call, owned, wait_for_one};
 
 #[test]
 fn eight_sessions_fire_each_run_once() {
-    let db = Db::new();
-    let mut main = db.connect();
+    let (db, [mut main]) = Db::connected();
     main.set_now(Some("2030-01-01 00:00:00Z"));
     for name in ["s", "t"] {
         call(
@@ -55,8 +54,7 @@ fn eight_sessions_fire_each_run_once() {
 /// Two deploys that register the same schedule, over and over, beside sessions that insert its runs and own them.
 #[test]
 fn deploys_beside_runs_lose_none_and_double_none() {
-    let db = Db::new();
-    let mut main = db.connect();
+    let (db, [mut main]) = Db::connected();
     main.set_now(Some("2030-01-01 00:00:00Z"));
     let set = "schedule('s', '* * * * *', '{\"action\": \"s\"}', overlap => 'queue', backfill => 'all')";
     call(&mut main, set);
@@ -91,8 +89,7 @@ fn deploys_beside_runs_lose_none_and_double_none() {
 #[ignore = "long"]
 fn a_change_of_the_times_beside_a_run_loses_none_and_doubles_none() {
     for round in 0..15 {
-        let db = Db::new();
-        let mut main = db.connect();
+        let (db, [mut main]) = Db::connected();
         main.set_now(Some("2030-01-01 00:00:30Z"));
         let policies = "overlap => 'queue', backfill => 'all'";
         call(&mut main, &format!("schedule('s', '* * * * *', '{{\"action\": \"s\"}}', {policies})"));
@@ -131,25 +128,8 @@ fn a_change_of_the_times_beside_a_run_loses_none_and_doubles_none() {
 }
 
 #[test]
-fn a_waiting_call_is_woken_for_a_run_of_an_action_without_tasks_so_far() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let waiter = db.connect();
-    let pid = waiter.pid();
-    let waiting = waiter.background(|s| wait_for_one(s, "tick"));
-    session.until_asleep(pid);
-    let start = Instant::now();
-    call(&mut session, "schedule('s', '* * * * * *', '{\"action\": \"tick\"}')");
-    let id = waiting.join().1.expect("a run").task_id;
-    assert!(id.starts_with("s@"), "{id}");
-    assert!(start.elapsed() < Duration::from_secs(8), "woken at its time: {:?}", start.elapsed());
-    call(&mut session, "unschedule('s')");
-}
-
-#[test]
 fn a_busy_previous_run_delays_a_replacement_and_loses_none() {
-    let db = Db::new();
-    let (mut a, mut b) = (db.connect(), db.connect());
+    let (db, [mut a, mut b]) = Db::connected();
     for session in [&mut a, &mut b] {
         session.set_now(Some("2030-01-01 00:00:30Z"));
     }
@@ -172,8 +152,7 @@ fn a_busy_previous_run_delays_a_replacement_and_loses_none() {
 
 #[test]
 fn a_run_whose_dependency_is_locked_comes_with_a_later_call() {
-    let db = Db::new();
-    let (mut a, mut b) = (db.connect(), db.connect());
+    let (db, [mut a, mut b]) = Db::connected();
     a.run("SELECT taskq.insert_task('gate', 'y'), taskq.insert_task('open', 'z')");
     let grant = a.own_one("y");
     for session in [&mut a, &mut b] {
@@ -214,8 +193,7 @@ fn a_previous_run_that_is_locked_in_any_state_holds_up_no_call() {
             "SELECT taskq.pause_group('g'); SELECT taskq.own_tasks('w', 1, '{x}')",
         ),
     ] {
-        let db = Db::new();
-        let (mut a, mut b) = (db.connect(), db.connect());
+        let (db, [mut a, mut b]) = Db::connected();
         for session in [&mut a, &mut b] {
             session.set_now(Some("2030-01-01 00:00:30Z"));
         }
@@ -244,8 +222,7 @@ fn a_previous_run_that_is_locked_in_any_state_holds_up_no_call() {
 /// A call that has passed over the run before, because another was just inserting the next one, hears of its end.
 #[test]
 fn a_call_that_passed_over_a_run_is_woken_when_it_is_free() {
-    let db = Db::new();
-    let (mut firing, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut firing, mut watcher]) = Db::connected();
     firing.set_now(Some("2030-01-01 00:00:30Z"));
     call(&mut firing, "schedule('s', '* * * * *', '{\"action\": \"x\"}', overlap => 'queue')");
     firing.set_now(Some("2030-01-01 00:01:01Z"));
@@ -266,8 +243,7 @@ fn a_call_that_passed_over_a_run_is_woken_when_it_is_free() {
 /// Why: each call looked at the first two hundred that were due, and these stayed so.
 #[test]
 fn a_run_behind_many_that_are_held_up_comes() {
-    let db = Db::new();
-    let (mut a, mut b) = (db.connect(), db.connect());
+    let (_db, [mut a, mut b]) = Db::connected();
     a.run("SELECT taskq.insert_task('gate', 'y')");
     let grant = a.own_one("y");
     for session in [&mut a, &mut b] {
@@ -294,8 +270,7 @@ fn a_run_behind_many_that_are_held_up_comes() {
 /// must go, or there is no room for more, and the whole server goes down.
 #[test]
 fn runs_that_had_to_wait_use_up_nothing() {
-    let db = Db::new();
-    let (mut producer, mut session) = (db.connect(), db.connect());
+    let (_db, [mut producer, mut session]) = Db::connected();
     producer.run("BEGIN; SELECT taskq.insert_task('first', 'x', merge_key => 'new')");
     session.set_now(Some("2030-01-01 00:00:30Z"));
     for n in 0..12 {

@@ -43,8 +43,7 @@ fn work(session: &mut Session, shard: i32) {
 #[test]
 fn every_part_of_the_queue_works_in_every_shard() {
     for shard in [0, 1, 255, 256, 4095] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         set(&mut session, shard);
         work(&mut session, shard);
     }
@@ -52,8 +51,7 @@ fn every_part_of_the_queue_works_in_every_shard() {
 
 #[test]
 fn a_queue_without_one_is_shard_0() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     assert_eq!(session.one::<i32>("SELECT taskq.shard()"), 0);
     work(&mut session, 0);
     assert_eq!(shard_of(&mut session, uuid::Uuid::new_v4()), None, "no token");
@@ -62,8 +60,7 @@ fn a_queue_without_one_is_shard_0() {
 
 #[test]
 fn what_is_out_of_range_or_too_late_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for n in ["-1", "4096", "2147483647"] {
         refused(&mut session, "22023", "\"n\"", &format!("SELECT taskq.set_shard({n})"), &[]);
     }
@@ -95,8 +92,7 @@ fn what_is_out_of_range_or_too_late_is_refused() {
 
 #[test]
 fn it_goes_with_its_transaction() {
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
+    let (_db, [mut session, mut other]) = Db::connected();
     session.run("BEGIN; SELECT taskq.set_shard(7); SELECT taskq.insert_task('a', 'x'); ROLLBACK");
     assert_eq!(session.one::<i32>("SELECT taskq.shard()"), 0);
     session.run("BEGIN; SAVEPOINT s; SELECT taskq.set_shard(8); ROLLBACK TO s; SELECT taskq.set_shard(9)");
@@ -123,8 +119,7 @@ fn it_goes_with_its_transaction() {
 /// shards.
 #[test]
 fn an_insertion_at_the_same_time_comes_before_or_after() {
-    let db = Db::new();
-    let (mut first, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut first, mut watcher]) = Db::connected();
     // Before: the queue has had a task then.
     first.run("BEGIN; SELECT taskq.insert_task('a', 'x')");
     let setting =
@@ -142,8 +137,7 @@ fn an_insertion_at_the_same_time_comes_before_or_after() {
     first.run("COMMIT");
     assert_eq!(inserting.join().1, Some(4));
 
-    let db = Db::new();
-    let (mut first, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut first, mut watcher]) = Db::connected();
     first.run("BEGIN; SELECT taskq.insert_task('a', 'x')");
     let setting =
         db.connect().background(|session| session.query("SELECT taskq.set_shard(3)", &[]).map(|_| ()));
@@ -187,8 +181,7 @@ fn many_sessions_that_insert_while_it_is_set_agree() {
 #[test]
 fn sessions_that_have_looked_before_find_what_comes() {
     for (from, to) in [(3000, 1), (1, 3000)] {
-        let db = Db::new();
-        let (mut session, mut other) = (db.connect(), db.connect());
+        let (db, [mut session, mut other]) = Db::connected();
         set(&mut session, from);
         session.run("SELECT taskq.set_action('x', max_concurrency => 2, rate_limit => 1000, rate_period => '1 second')");
         for s in [&mut session, &mut other] {
@@ -270,8 +263,7 @@ fn it_is_dumped_and_restored() {
 /// At the end of its numbers a shard takes no more tasks, and those that it has are performed.
 #[test]
 fn the_last_numbers_are_for_the_tasks_there_are() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     set(&mut session, 6);
     session.run("SELECT taskq.insert_task('old', 'x')");
     session.run("SELECT setval('taskq.position_seq', (7::bigint << 48) - (1::bigint << 40) - 3)");
@@ -300,8 +292,7 @@ fn the_last_numbers_are_for_the_tasks_there_are() {
 /// A number of another shard, however it came there, is found by `check`.
 #[test]
 fn check_finds_numbers_of_another_shard() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('a', 'x')");
     session.run("SELECT setval('taskq.position_seq', (9::bigint << 48) + 1)");
     assert!(session.broken().iter().any(|line| line.contains("another shard")), "{:?}", session.broken());

@@ -6,13 +6,21 @@ use taskq_tests::{Db, Session};
 
 use super::commit_both;
 
-/// Returns parents p and q in overlapping transactions, in an empty queue; hands back a third connection.
-fn return_both(
-    db: &Db,
-    tasks: serde_json::Value,
-    codes: [&'static str; 2],
-    second_commits_first: bool,
-) -> Session {
+/// Returns two parents in overlapping transactions, of which the second commits first if so wished, in an empty queue.
+fn return_both(db: &Db, codes: [&'static str; 2], second_commits_first: bool) -> Session {
+    let settled = json!([{"id": "p", "condition": "settled"}, {"id": "q", "condition": "settled"}]);
+    let tasks = parents_and(json!([
+        {"id": "child", "action": "x", "depends_on": ["p", "q"]},
+        {"id": "handler", "action": "y", "depends_on": [{"id": "child", "condition": "aborted"}]},
+        {"id": "always", "action": "z", "depends_on": settled},
+        {"id": "mark", "action": "s", "spontaneous": true, "depends_on": settled},
+        {"id": "behind", "action": "b", "depends_on": ["mark"]},
+        // Each parent completes one of two, which are the last parents of what is below them.
+        {"id": "pm", "action": "s", "spontaneous": true, "depends_on": ["p"]},
+        {"id": "qm", "action": "s", "spontaneous": true, "depends_on": ["q"]},
+        {"id": "below", "action": "g", "depends_on": ["pm", "qm"]},
+        {"id": "end", "action": "s", "spontaneous": true, "depends_on": ["pm", "qm"]},
+    ]));
     db.clear();
     let (mut first, mut second, mut watcher) = (db.connect(), db.connect(), db.connect());
     watcher.insert(tasks).unwrap();
@@ -37,104 +45,28 @@ fn parents_and(more: serde_json::Value) -> serde_json::Value {
 const ORDERS: [bool; 2] = [false, true];
 
 #[test]
-fn the_child_is_free_in_either_order_of_commit() {
+fn all_that_waits_for_both_hears_of_both_in_either_order_of_commit() {
     let db = Db::new();
     for second_first in ORDERS {
-        let tasks = parents_and(json!([{"id": "child", "action": "x", "depends_on": ["p", "q"]}]));
-        let mut session = return_both(&db, tasks, ["completed", "completed"], second_first);
-        assert_eq!(session.state("child"), "ready");
-        let grant = session.own_one("x");
-        assert_eq!((grant.task_id.as_str(), grant.num_failures), ("child", 0));
-        let task = session.task("child").unwrap();
-        assert_eq!((task.num_signals, task.total_dependencies), (2, 2));
-    }
-}
-
-#[test]
-fn the_failures_of_both_are_counted() {
-    let db = Db::new();
-    for second_first in ORDERS {
-        for codes in [["aborted", "aborted"], ["aborted", "completed"], ["completed", "aborted"]] {
-            let settled = |id: &str| json!({"id": id, "condition": "settled"});
-            let tasks = parents_and(
-                json!([{"id": "child", "action": "x", "depends_on": [settled("p"), settled("q")]}]),
-            );
-            let mut session = return_both(&db, tasks, codes, second_first);
-            let expected = codes.iter().filter(|code| **code == "aborted").count();
-            assert_eq!(session.own_one("x").num_failures, expected as i32);
+        for codes in [["completed"; 2], ["aborted"; 2], ["aborted", "completed"], ["completed", "aborted"]] {
+            let mut session = return_both(&db, codes, second_first);
+            let failures = codes.iter().filter(|code| **code == "aborted").count() as i32;
+            let free = |session: &mut Session, action| session.own("w", 9, &[action]).unwrap().pop();
+            let counts = session.task("child").map(|task| (task.num_signals, task.total_dependencies));
+            for (action, granted) in [("x", failures == 0), ("g", failures == 0), ("y", failures > 0)] {
+                assert_eq!(free(&mut session, action).is_some(), granted, "{action}, {codes:?}");
+            }
+            for id in ["child", "below", "end"] {
+                assert_eq!(session.state(id) == "aborted", failures > 0, "{id}, {codes:?}");
+            }
+            if failures == 0 {
+                assert_eq!(counts, Some((2, 2)));
+                assert_eq!(session.state("end"), "completed");
+            }
+            assert_eq!(free(&mut session, "z").map(|grant| grant.num_failures), Some(failures));
+            assert_eq!(session.state("mark"), "completed");
+            assert!(free(&mut session, "b").is_some());
         }
-    }
-}
-
-#[test]
-fn one_abort_of_two_aborts_the_child() {
-    let db = Db::new();
-    for second_first in ORDERS {
-        for codes in [["aborted", "completed"], ["completed", "aborted"], ["aborted", "aborted"]] {
-            let tasks = parents_and(json!([
-                {"id": "child", "action": "x", "depends_on": ["p", "q"]},
-                {"id": "handler", "action": "y", "depends_on": [{"id": "child", "condition": "aborted"}]},
-            ]));
-            let mut session = return_both(&db, tasks, codes, second_first);
-            assert!(session.own("w", 1, &["x"]).unwrap().is_empty());
-            assert_eq!(session.own_one("y").task_id, "handler");
-            assert_eq!(session.state("child"), "aborted");
-        }
-    }
-}
-
-#[test]
-fn a_spontaneous_child_completes_and_frees_the_grandchild() {
-    let db = Db::new();
-    for second_first in ORDERS {
-        let tasks = parents_and(json!([
-            {"id": "child", "action": "s", "spontaneous": true, "depends_on": ["p", "q"]},
-            {"id": "grandchild", "action": "x", "depends_on": ["child"]},
-        ]));
-        let mut session = return_both(&db, tasks, ["completed", "completed"], second_first);
-        assert_eq!(session.wait("child", "10 seconds").unwrap().unwrap().status_code, "completed");
-        assert_eq!(session.own_one("x").task_id, "grandchild");
-    }
-}
-
-#[test]
-fn a_grandchild_below_two_spontaneous_children_is_freed() {
-    let db = Db::new();
-    // Each parent completes one child; the two children are the last parents of the grandchild.
-    for second_first in ORDERS {
-        let tasks = parents_and(json!([
-            {"id": "pc", "action": "s", "spontaneous": true, "depends_on": ["p"]},
-            {"id": "qc", "action": "s", "spontaneous": true, "depends_on": ["q"]},
-            {"id": "grandchild", "action": "x", "depends_on": ["pc", "qc"]},
-            {"id": "end", "action": "s", "spontaneous": true, "depends_on": ["pc", "qc"]},
-        ]));
-        let mut session = return_both(&db, tasks, ["completed", "completed"], second_first);
-        assert_eq!(session.own_one("x").task_id, "grandchild");
-        assert_eq!(session.wait("end", "10 seconds").unwrap().unwrap().status_code, "completed");
-    }
-}
-
-#[test]
-fn a_waiting_worker_is_woken_by_the_later_commit() {
-    let db = Db::new();
-    for second_first in ORDERS {
-        db.clear();
-        let (mut first, mut second, mut watcher) = (db.connect(), db.connect(), db.connect());
-        watcher
-            .insert(parents_and(json!([{"id": "child", "action": "x", "depends_on": ["p", "q"]}])))
-            .unwrap();
-        let held = watcher.own("w", 2, &["parent"]).unwrap();
-        let (p, q) = (held[0].clone(), held[1].clone());
-        let worker = db
-            .connect()
-            .background(|session| session.own_with("w", 1, &["x"], "wait => '60 seconds'").unwrap());
-        watcher.until_asleep(worker.pid());
-        first.run("BEGIN");
-        first.complete(&p);
-        second.run("BEGIN");
-        let second = second.background(move |session| session.complete(&q));
-        commit_both(first, second, second_first, &mut watcher);
-        assert_eq!(worker.join().1[0].task_id, "child");
     }
 }
 

@@ -100,8 +100,7 @@ fn what_has_nothing_left_to_wait_for_is_deleted_alone() {
 
 #[test]
 fn a_group_is_cancelled_without_what_has_ended() {
-    let db = Db::new();
-    let (mut holder, mut worker) = (db.connect(), db.connect());
+    let (_db, [mut holder, mut worker]) = Db::connected();
     worker
         .insert(json!([
             {"id": "p", "action": "x"}, {"id": "c", "action": "y", "group_id": "g", "depends_on": ["p"]},

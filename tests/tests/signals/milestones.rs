@@ -22,8 +22,7 @@ fn strand(session: &mut Session, holder: &mut Session) {
 
 #[test]
 fn a_worker_that_waits_for_what_comes_after_gets_it() {
-    let db = Db::new();
-    let (mut session, mut holder) = (db.connect(), db.connect());
+    let (db, [mut session, mut holder]) = Db::connected();
     strand(&mut session, &mut holder);
     let worker = db
         .connect()
@@ -38,8 +37,7 @@ fn a_worker_that_waits_for_what_comes_after_gets_it() {
 #[test]
 fn a_call_that_has_waited_counts_it_when_it_ends() {
     for there_is_work in [false, true] {
-        let db = Db::new();
-        let (mut session, mut holder) = (db.connect(), db.connect());
+        let (_db, [mut session, mut holder]) = Db::connected();
         strand(&mut session, &mut holder);
         holder.run("ROLLBACK");
         if there_is_work {
@@ -55,8 +53,7 @@ fn a_call_that_has_waited_counts_it_when_it_ends() {
 /// The rollback wakes one sleeper, and it need not be one that has a use for what it counts.
 #[test]
 fn a_worker_among_those_of_other_pools_gets_it() {
-    let db = Db::new();
-    let (mut session, mut holder) = (db.connect(), db.connect());
+    let (db, [mut session, mut holder]) = Db::connected();
     let sleeper = |action: &'static str, session: &mut Session| {
         let call = db
             .connect()

@@ -50,8 +50,7 @@ fn a_prepared_return_counts_when_it_commits() {
 
 #[test]
 fn a_prepared_insert_and_grant_roll_back_like_any_other() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     if !possible(&mut watcher) {
         return;
     }
@@ -72,8 +71,7 @@ fn a_prepared_insert_and_grant_roll_back_like_any_other() {
 
 #[test]
 fn sleepers_notice_what_a_prepared_transaction_brought() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     if !possible(&mut watcher) {
         return;
     }
@@ -144,8 +142,7 @@ fn a_signal_of_an_earlier_life_is_not_counted_in_the_next() {
 #[test]
 fn what_a_prepared_transaction_leaves_to_be_counted_is_not_hidden_by_other_actions() {
     const MANY: usize = 1_500;
-    let db = Db::new();
-    let (mut one, mut two, mut watcher) = (db.connect(), db.connect(), db.connect());
+    let (db, [mut one, mut two, mut watcher]) = Db::connected();
     if !possible(&mut watcher) {
         return;
     }
@@ -180,8 +177,7 @@ fn what_a_prepared_transaction_leaves_to_be_counted_is_not_hidden_by_other_actio
 #[test]
 fn what_was_prepared_has_nothing_done_at_the_end_of_later_transactions() {
     // A coordinator's session prepares one after the other, and leaves it to another one to commit them.
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
+    let (db, [mut session, mut other]) = Db::connected();
     if !possible(&mut session) {
         return;
     }

@@ -66,9 +66,7 @@ fn own_all(session: &mut Session, rounds: usize, parents: usize) -> Vec<Vec<Gran
 }
 
 fn return_at_once(rounds: usize, parents: usize, settings: &str) {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(fan_ins(rounds, parents)).unwrap();
+    let (db, [mut session]) = Db::with_tasks(fan_ins(rounds, parents));
     let grants = own_all(&mut session, rounds, parents);
     let sessions = (0..parents).map(|_| db.connect()).map(|mut s| {
         s.run(settings);
@@ -122,8 +120,7 @@ fn repeatable_read_sees_the_signals_of_the_others_too() {
 
 #[test]
 fn transaction_blocks_that_commit_at_once_free_their_child() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     const ROUNDS: usize = 200;
     session.insert(fan_ins(ROUNDS, 3)).unwrap();
     let grants = own_all(&mut session, ROUNDS, 3);
@@ -144,8 +141,7 @@ fn transaction_blocks_that_commit_at_once_free_their_child() {
 
 #[test]
 fn parents_that_share_two_children_free_both_in_whatever_order() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     const ROUNDS: usize = 300;
     let mut tasks = Vec::new();
     for round in 0..ROUNDS {
@@ -186,8 +182,7 @@ fn parents_that_share_two_children_free_both_in_whatever_order() {
 fn batches_that_share_many_children_free_them_all() {
     // More children than a transaction has signs for, and fewer.
     for (children, rounds) in [(40, 60), (600, 4)] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (db, [mut session]) = Db::connected();
         const CLIENTS: usize = 3;
         let mut tasks = Vec::new();
         for round in 0..rounds {
@@ -229,8 +224,7 @@ fn settle_at_once(
     parents: fn(usize, usize) -> Vec<Value>,
     statement: fn(usize, usize) -> String,
 ) {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let mut tasks = Vec::new();
     for round in 0..rounds {
         tasks.extend((0..2).flat_map(|who| parents(round, who)));
@@ -279,8 +273,7 @@ fn it_does_not_matter_what_settles_the_parents() {
 #[test]
 fn deadlines_that_two_calls_look_after_free_the_child() {
     // Each call takes some of the leases that have passed; the last try of a parent ends with its own.
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     const ROUNDS: usize = 60;
     for round in 0..ROUNDS {
         let dies = |who: usize| json!({"id": format!("{round}-{who}"), "action": "dies", "max_tries": 1});
@@ -303,8 +296,7 @@ fn deadlines_that_two_calls_look_after_free_the_child() {
 
 #[test]
 fn an_open_transaction_beside_costs_next_to_nothing_and_counts_at_its_commit() {
-    let db = Db::new();
-    let (mut open, mut other, mut watcher) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut open, mut other, mut watcher]) = Db::connected();
     const CHILDREN: usize = 100;
     let children: Vec<String> = (0..CHILDREN).map(|n| format!("child {n}")).collect();
     let mut tasks: Vec<Value> = children.iter().map(|id| json!({"id": id, "action": "child"})).collect();
@@ -325,8 +317,7 @@ fn an_open_transaction_beside_costs_next_to_nothing_and_counts_at_its_commit() {
 #[test]
 fn an_abort_reaches_the_child_with_the_call_that_sends_it() {
     // Each child has a third parent that is not returned at all: the abort of one of the others is enough.
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     const ROUNDS: usize = 200;
     session.insert(fan_ins(ROUNDS, 3)).unwrap();
     let grants = own_all(&mut session, ROUNDS, 3);

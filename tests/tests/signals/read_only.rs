@@ -14,8 +14,7 @@ fn child_of_two(session: &mut Session) {
 #[test]
 fn signals_are_counted_by_others() {
     for reader_first in [true, false] {
-        let db = Db::new();
-        let (mut holder, mut reader, mut other) = (db.connect(), db.connect(), db.connect());
+        let (_db, [mut holder, mut reader, mut other]) = Db::connected();
         child_of_two(&mut other);
         let grants = other.own("w", 2, &["x"]).unwrap();
         holder.run("BEGIN");
@@ -38,8 +37,7 @@ fn signals_are_counted_by_others() {
 /// The lease of two tasks is kept by one of them. When that has come back, it is to be handed on to the other.
 #[test]
 fn what_is_tidied_at_a_commit_waits() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}])).unwrap();
     let grants = session.own_with("w", 2, &["x"], "lease => '1 hour'").unwrap();

@@ -8,8 +8,7 @@ use taskq_tests::Db;
 #[test]
 fn deletions_beside_ends_count_each_end_once() {
     const EACH: usize = 120;
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let ids = |kind: &str| (0..EACH).map(|n| format!("{kind}{n}")).collect::<Vec<_>>();
     let (ends, going) = (ids("e"), ids("g"));
     let mut tasks: Vec<_> = ends.iter().map(|id| json!({"id": id, "action": "e"})).collect();

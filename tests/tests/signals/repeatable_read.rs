@@ -58,46 +58,6 @@ fn complete(session: &mut Session, grant: &Grant) -> Result<(), postgres::Error>
 }
 
 #[test]
-fn no_signal_of_the_last_two_parents_is_lost() {
-    let db = Db::new();
-    for isolation in ISOLATIONS {
-        for overlapping in [false, true] {
-            db.clear();
-            let (mut first, mut second, mut watcher) = (db.connect(), db.connect(), db.connect());
-            let tasks = json!([
-                {"id": "p", "action": "x"}, {"id": "q", "action": "x"},
-                {"id": "child", "action": "y", "depends_on": ["p", "q"]},
-                {"id": "mark", "action": "s", "spontaneous": true, "depends_on": ["p", "q"]},
-            ]);
-            watcher.insert(tasks).unwrap();
-            let held = watcher.own("w", 2, &["x"]).unwrap();
-            let (p, q) = (held[0].clone(), held[1].clone());
-            begin(&mut first, isolation);
-            begin(&mut second, isolation);
-            complete(&mut first, &p).unwrap();
-            if !overlapping {
-                // The second one works after this commit, but with a snapshot from before.
-                first.run("COMMIT");
-            }
-            let again = q.clone();
-            let call = second.background(move |session| complete(session, &q));
-            call.settle_down(&mut watcher);
-            if overlapping {
-                first.run("COMMIT");
-            }
-            let (mut second, answer) = call.join();
-            finish(&mut second, isolation, answer, |session| complete(session, &again));
-            assert_eq!(watcher.own_one("y").task_id, "child", "{isolation}");
-            assert_eq!(
-                watcher.wait("mark", "10 seconds").unwrap().unwrap().status_code,
-                "completed",
-                "{isolation}"
-            );
-        }
-    }
-}
-
-#[test]
 fn an_edge_to_a_task_that_settled_after_the_snapshot_is_not_stranded() {
     let db = Db::new();
     for isolation in ISOLATIONS {

@@ -16,8 +16,12 @@ fn scene(session: &mut Session) -> [String; 2] {
         {"id": "later", "action": "y", "delay": "1 hour"},
         {"id": "dead", "action": "z", "max_tries": 1, "lease": "1 minute"},
         {"id": "heir", "action": "y", "depends_on": [{"id": "dead", "condition": "aborted"}]},
+        {"id": "done", "action": "d"}, {"id": "lost", "action": "d"},
+        {"id": "grouped", "action": "g", "group_id": "g", "workgroup": "w"},
     ]);
     session.insert(tasks).unwrap();
+    session.perform("d", "completed");
+    session.perform("d", "aborted");
     let held = session.own("w", 2, &["x"]).unwrap();
     session.own_one("z");
     session.set_now(Some("2030-01-01 00:10:00Z"));
@@ -41,6 +45,28 @@ const OPERATIONS: &[&str] = &[
     "SELECT taskq.delete_tasks('{ready,later,mark}')",
     "SELECT taskq.cancel_tasks('{held,ready,later}', 'no more')",
     "SELECT taskq.maintain()",
+    "SELECT taskq.insert_many('y', '{1,2}', '{one,two}')",
+    r#"SELECT taskq.insert_tasks('[{"id": "new", "action": "y", "unique_by": "k"}]')"#,
+    "SELECT taskq.return_task('held', '$held', 'pending', count_try => false)",
+    r#"SELECT taskq.return_task('held', '$held', 'pending', depends_on => '[{"id": "s", "signal": true}]')"#,
+    r#"SELECT taskq.return_task('held', '$held', children => '[{"id": "c", "action": "y"}]', children_block => true,
+                                delay_children => '1 hour')"#,
+    "SELECT taskq.return_and_own_tasks('v', '{held}', ARRAY['$held']::uuid[], 5, '{y}', '1 minute')",
+    "SELECT taskq.release_tasks('{held}')",
+    "SELECT taskq.save_step('held', '$held', 'first', '1')",
+    "SELECT taskq.update_tasks('{ready,later}', priority => 3, delay => '2 hours')",
+    "SELECT taskq.complete_task('ready')",
+    "SELECT taskq.signal('early')",
+    "SELECT taskq.retry_tasks('{lost}')",
+    "SELECT taskq.rerun_tasks('{done}')",
+    "SELECT taskq.reset_group('g')",
+    "SELECT taskq.pause_group('g')",
+    "SELECT taskq.resume_group('g')",
+    "SELECT taskq.delay_workgroup('w', '1 hour')",
+    "SELECT taskq.pause_action('y')",
+    "SELECT taskq.resume_action('y')",
+    "SELECT taskq.set_action('y', max_concurrency => 2, rate_limit => 1, rate_period => '1 hour')",
+    r#"SELECT taskq.schedule('s', '0 0 1 1 *', '{"action": "y"}')"#,
 ];
 
 fn with_tokens(operation: &str, [held, too]: &[String; 2]) -> String {
@@ -86,8 +112,7 @@ fn a_savepoint_rolled_back_leaves_nothing_of_any_operation() {
 
 #[test]
 fn an_error_inside_a_savepoint_leaves_the_transaction_usable() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let tokens = scene(&mut session);
     session.run("BEGIN");
     session.run(&with_tokens("SELECT taskq.return_task('held', '$held')", &tokens));
@@ -108,9 +133,8 @@ fn an_error_inside_a_savepoint_leaves_the_transaction_usable() {
 
 #[test]
 fn a_grant_in_a_rolled_back_savepoint_can_be_granted_again_in_the_same_transaction() {
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
-    session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}])).unwrap();
+    let (_db, [mut session, mut other]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}]));
     session.run("BEGIN; SAVEPOINT s");
     let void = session.own_one("x");
     session.run("ROLLBACK TO s; SAVEPOINT s");
@@ -125,8 +149,7 @@ fn a_grant_in_a_rolled_back_savepoint_can_be_granted_again_in_the_same_transacti
 
 #[test]
 fn what_a_savepoint_inserted_and_lost_can_be_inserted_again() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("BEGIN");
     for round in 0..50 {
         session.run("SAVEPOINT s");
@@ -143,11 +166,8 @@ fn what_a_savepoint_inserted_and_lost_can_be_inserted_again() {
 
 #[test]
 fn an_exception_block_is_a_savepoint_too() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y", "depends_on": ["a"]}]))
-        .unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y", "depends_on": ["a"]}]));
     session.run(
         "DO $$ DECLARE g record; BEGIN \
            SELECT * INTO g FROM taskq.own_tasks('w', 1, '{x}'); \

@@ -15,9 +15,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_return_gets_through_a_stream_of_insertions_below_its_task() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "parent", "action": "parent"}])).unwrap();
+    let (db, [mut session]) = Db::with_tasks(json!([{"id": "parent", "action": "parent"}]));
     let parent = session.own_one("parent");
     let (over, inserted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicI64::new(0)));
     let start = Instant::now();
@@ -51,8 +49,7 @@ fn a_return_gets_through_a_stream_of_insertions_below_its_task() {
 #[test]
 fn an_insertion_does_not_give_way_to_a_return_that_waits_for_it() {
     // Its transaction holds the parent already: the return waits for that, and to wait for the return would be in vain.
-    let db = Db::new();
-    let (mut producer, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut producer, mut watcher]) = Db::connected();
     watcher.insert(json!([{"id": "parent", "action": "parent"}])).unwrap();
     let parent = watcher.own_one("parent");
     producer.run("BEGIN");

@@ -43,8 +43,7 @@ fn stranded(session: &mut Session, child: &str, priority: i32) {
 #[test]
 #[ignore = "long"]
 fn signals_behind_stuck_ones_are_counted_all_the_same() {
-    let db = Db::new();
-    let (mut holder, mut session) = (db.connect(), db.connect());
+    let (_db, [mut holder, mut session]) = Db::connected();
     // One child with very many signals, and very many children with one signal: all held by an open transaction.
     const MANY: usize = 450;
     let children: Vec<String> = (0..MANY).map(|n| format!("stuck {n}")).collect();
@@ -79,8 +78,7 @@ fn signals_behind_stuck_ones_are_counted_all_the_same() {
 /// The first call in a block has a worker count; then the task is the first.
 #[test]
 fn a_freed_task_of_high_priority_goes_before_a_backlog_in_transaction_blocks_too() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let backlog: Vec<Value> = (0..100).map(|_| json!({"action": "child"})).collect();
     session.insert(Value::Array(backlog)).unwrap();
     stranded(&mut session, "urgent", 100);

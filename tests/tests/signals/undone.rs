@@ -19,16 +19,12 @@ struct Family {
 
 impl Family {
     fn new() -> Self {
-        let db = Db::new();
-        let mut session = db.connect();
-        session
-            .insert(json!([
-                {"id": "p", "action": "parent"}, {"id": "q", "action": "parent"},
-                {"id": "child", "action": "child", "depends_on": ["p", "q"]},
-                {"id": "heir", "action": "heir", "depends_on": [{"id": "child", "condition": "settled"}]},
-                {"id": "other", "action": "other", "depends_on": ["child"]},
-            ]))
-            .unwrap();
+        let (db, [mut session]) = Db::with_tasks(json!([
+            {"id": "p", "action": "parent"}, {"id": "q", "action": "parent"},
+            {"id": "child", "action": "child", "depends_on": ["p", "q"]},
+            {"id": "heir", "action": "heir", "depends_on": [{"id": "child", "condition": "settled"}]},
+            {"id": "other", "action": "other", "depends_on": ["child"]},
+        ]));
         let parents = session.own("w", 2, &["parent"]).unwrap();
         Family { db, session, parents }
     }

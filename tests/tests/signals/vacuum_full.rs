@@ -11,8 +11,7 @@ use taskq_tests::Db;
 #[test]
 fn neither_commit_waits_for_a_vacuum_that_waits_for_the_other() {
     for table in ["countdown", "blocked", "run", "scheduled", "task", "settled", "dependency", "lease"] {
-        let db = Db::new();
-        let (mut first, mut second, mut watcher) = (db.connect(), db.connect(), db.connect());
+        let (db, [mut first, mut second, mut watcher]) = Db::connected();
         watcher
             .insert(json!([
                 {"id": "p", "action": "parent"}, {"id": "q", "action": "parent"},

@@ -10,8 +10,7 @@ fn count(session: &mut Session, state: &str) -> i64 {
 
 #[test]
 fn a_chain_of_a_thousand_spontaneous_tasks_completes_in_one_transaction() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let mut tasks = vec![json!({"id": "start", "action": "x", "to_signal_after": ["s0"]})];
     for i in 0..1000 {
         let next = if i == 999 { "end".to_owned() } else { format!("s{}", i + 1) };
@@ -29,8 +28,7 @@ fn a_chain_of_a_thousand_spontaneous_tasks_completes_in_one_transaction() {
 
 #[test]
 fn an_abort_travels_down_a_chain_of_a_thousand() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let mut tasks = vec![json!({"id": "0", "action": "x"})];
     tasks.extend(
         (1..=1000).map(|i| json!({"id": i.to_string(), "action": "y", "depends_on": [(i - 1).to_string()]})),
@@ -46,8 +44,7 @@ fn an_abort_travels_down_a_chain_of_a_thousand() {
 
 #[test]
 fn an_abort_reaches_ten_thousand_dependents() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(t) FROM (\
          SELECT '{\"id\": \"root\", \"action\": \"x\"}'::jsonb AS t \
@@ -65,8 +62,7 @@ fn an_abort_reaches_ten_thousand_dependents() {
 
 #[test]
 fn a_fan_in_of_ten_thousand_is_returned_in_batches() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(t) FROM (\
          SELECT jsonb_build_object('id', 'p' || i, 'action', 'x', 'to_signal_after', '[\"child\"]'::jsonb) AS t \
@@ -87,8 +83,7 @@ fn a_fan_in_of_ten_thousand_is_returned_in_batches() {
 #[test]
 fn a_diamond_of_many_levels_is_walked_once_per_edge() {
     // 30 levels of two tasks, each after both of the level above: two to the thirtieth paths.
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let mut tasks = vec![json!({"id": "top", "action": "x"})];
     for level in 0..30 {
         let above = if level == 0 {

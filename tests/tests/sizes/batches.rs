@@ -9,8 +9,7 @@ const TASKS: i32 = 40_000;
 
 #[test]
 fn what_was_fetched_with_one_call_is_extended_and_returned_with_one() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET statement_timeout = '60s'");
     session.run(&format!(
         "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg('{{\"action\": \"x\"}}'::jsonb) FROM generate_series(1, {TASKS})))"

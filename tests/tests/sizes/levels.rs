@@ -11,8 +11,7 @@ use crate::stale::pages;
 
 /// The pages that a call reads which ends or removes a chain of so many tasks, all of which have this in common.
 fn read_by(call: &str, common: &str, levels: usize) -> i64 {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(&format!(
         "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('id', 'c' || n, 'action', 'x',
                     'depends_on', CASE n WHEN 1 THEN '[]' ELSE jsonb_build_array('c' || n - 1) END) || '{common}')
@@ -54,8 +53,7 @@ fn a_level_more_costs_what_the_ones_before_did() {
 /// How many commands a call has made that changed or locked something: what is stored after it in the same transaction has the
 /// number of its command.
 fn commands_of(call: &str, prepare: &str, levels: usize) -> i64 {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(&format!(
         "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('id', 'c' || n, 'action', 'x',
                     'depends_on', CASE n WHEN 1 THEN '[]' ELSE jsonb_build_array('c' || n - 1) END))

@@ -28,8 +28,7 @@ fn read(session: &mut Session, prepare: &str, call: &str) -> i64 {
 
 #[test]
 fn a_small_group_beside_a_large_one() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     others(&mut session, "group_id => 'large'");
     session.run("SELECT taskq.pause_group('large')");
     // Moves them out of its way, some with each call.
@@ -55,8 +54,7 @@ fn a_small_group_beside_a_large_one() {
 
 #[test]
 fn a_merge_key_that_another_action_uses_as_well() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     others(&mut session, "merge_key => 'k'");
     session.run("SELECT taskq.pause_action('others')");
     let insert = "SELECT taskq.insert_task(NULL, 'x', merge_key => 'k')";

@@ -8,8 +8,7 @@ use crate::stale::pages;
 
 #[test]
 fn a_retry_reads_what_it_is_about() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for table in ["dependency", "settled", "task"] {
         session.run(&format!("ALTER TABLE taskq.{table} SET (autovacuum_enabled = off)"));
     }

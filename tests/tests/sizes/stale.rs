@@ -135,8 +135,7 @@ pub(crate) fn pages(session: &mut Session, query: &str) -> Option<i64> {
 
 #[test]
 fn no_report_goes_through_a_table_for_each_row_of_another() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     statistics_of_an_empty_queue(&mut session);
     fill(&mut session);
     session.run("SET statement_timeout = '40s'");
@@ -171,8 +170,7 @@ fn only_look_up(session: &mut Session, queries: &[&str]) {
 /// took minutes.
 #[test]
 fn riders_whose_insertion_was_open_when_statistics_were_gathered() {
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
+    let (_db, [mut session, mut other]) = Db::connected();
     session.run("SET statement_timeout = '20s'");
     let insert =
         "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[20000]), merge_key => 'm')";

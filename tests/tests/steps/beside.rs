@@ -8,8 +8,7 @@ use crate::{save, steps};
 #[test]
 fn of_two_that_save_the_same_step_both_get_what_is_stored() {
     for (end, expected) in [("COMMIT", json!("first")), ("ROLLBACK", json!("second"))] {
-        let db = Db::new();
-        let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
+        let (_db, [mut first, second, mut watcher]) = Db::connected();
         watcher.insert(json!([{"id": "a", "action": "x"}])).unwrap();
         let grant = watcher.own_one("x");
         first.run("BEGIN");
@@ -27,8 +26,7 @@ fn of_two_that_save_the_same_step_both_get_what_is_stored() {
 #[test]
 fn of_two_that_save_different_steps_the_second_comes_after_the_first() {
     for level in ["READ COMMITTED", "REPEATABLE READ"] {
-        let db = Db::new();
-        let (mut first, mut second, mut watcher) = (db.connect(), db.connect(), db.connect());
+        let (_db, [mut first, mut second, mut watcher]) = Db::connected();
         watcher.insert(json!([{"id": "a", "action": "x"}])).unwrap();
         let grant = watcher.own_one("x");
         second.run(&format!("BEGIN ISOLATION LEVEL {level}; SELECT count(*) FROM taskq.steps"));
@@ -50,9 +48,7 @@ fn of_two_that_save_different_steps_the_second_comes_after_the_first() {
 
 #[test]
 fn many_savers_leave_each_step_once_and_positions_without_a_gap() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let grant = session.own_one("x");
     let savers: Vec<_> = [1, 7, 11, 13, 17, 19]
         .into_iter()
@@ -83,8 +79,7 @@ fn many_savers_leave_each_step_once_and_positions_without_a_gap() {
 
 #[test]
 fn an_open_save_is_in_the_way_of_neither_reports_nor_dependencies_nor_readers() {
-    let db = Db::new();
-    let (mut saver, mut other) = (db.connect(), db.connect());
+    let (_db, [mut saver, mut other]) = Db::connected();
     other.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     let grant = other.own_one("x");
     saver.run("BEGIN");
@@ -105,8 +100,7 @@ fn an_open_save_is_in_the_way_of_neither_reports_nor_dependencies_nor_readers() 
 
 #[test]
 fn a_task_is_not_taken_over_while_a_step_of_it_is_being_saved() {
-    let db = Db::new();
-    let (mut saver, mut other) = (db.connect(), db.connect());
+    let (_db, [mut saver, mut other]) = Db::connected();
     for session in [&mut saver, &mut other] {
         session.set_now(Some("2030-01-01 00:00:00Z"));
     }
@@ -130,8 +124,7 @@ fn a_task_is_not_taken_over_while_a_step_of_it_is_being_saved() {
 
 #[test]
 fn a_save_waits_for_a_return_and_is_refused_then() {
-    let db = Db::new();
-    let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut first, second, mut watcher]) = Db::connected();
     watcher.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     let grant = watcher.own_one("x");
     first.run("BEGIN");

@@ -19,8 +19,7 @@ fn with_steps(session: &mut Session) {
 
 #[test]
 fn they_outlive_tries_and_retries() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     with_steps(&mut session);
     let grant = session.own_one("x");
     save(&mut session, &grant, "three", None).unwrap();
@@ -37,8 +36,7 @@ fn they_outlive_tries_and_retries() {
 
 #[test]
 fn an_update_leaves_them_alone() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     with_steps(&mut session);
     session.run("SELECT taskq.update_tasks('{a}', priority => 3, body => 'new')");
     assert_eq!(steps(&mut session, "a").len(), 2);
@@ -56,8 +54,7 @@ fn they_go_with_the_task_and_when_it_starts_anew() {
         ("SELECT taskq.reset_group('g')", true),
         ("SELECT taskq.rerun_tasks('{a}')", true),
     ] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         with_steps(&mut session);
         if settled {
             session.perform("x", "completed");
@@ -70,8 +67,7 @@ fn they_go_with_the_task_and_when_it_starts_anew() {
 
 #[test]
 fn a_reset_in_progress_leaves_none_behind() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     with_steps(&mut session);
     let grant = session.own_one("x");
     session.run("SELECT taskq.reset_group('g')");
@@ -84,8 +80,7 @@ fn a_reset_in_progress_leaves_none_behind() {
 
 #[test]
 fn they_go_with_the_retention_of_the_task() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     with_steps(&mut session);
     session.perform("x", "completed");
@@ -96,8 +91,7 @@ fn they_go_with_the_retention_of_the_task() {
 
 #[test]
 fn what_a_blocked_task_is_deleted_with_takes_its_steps_along() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     with_steps(&mut session);
     session.insert(json!([{"id": "b", "action": "y"}])).unwrap();
     session.depend_on("b", "a").unwrap();
@@ -107,8 +101,7 @@ fn what_a_blocked_task_is_deleted_with_takes_its_steps_along() {
 
 #[test]
 fn a_step_without_a_task_is_named_by_the_check() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "INSERT INTO taskq.step (task_no, position, name, num_try, saved_at) VALUES (5, 1, 's', 1, now())",
     );

@@ -7,7 +7,6 @@
 mod beside;
 mod kept;
 mod own;
-mod random;
 mod rerun;
 mod rerun_alone;
 mod rerun_beside;

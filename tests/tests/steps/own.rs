@@ -21,9 +21,8 @@ fn owned(session: &mut Session, call: &str) -> Vec<(String, Option<Value>)> {
 
 #[test]
 fn steps_come_as_an_object_if_they_are_asked_for() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x"}]));
     assert_eq!(
         owned(&mut session, "own_tasks('w', 5, '{x}', with_steps => true)"),
         [("a".to_owned(), Some(json!({}))), ("b".to_owned(), Some(json!({}))),]
@@ -56,8 +55,7 @@ fn steps_come_as_an_object_if_they_are_asked_for() {
 
 #[test]
 fn what_is_incomplete_stands_behind_it_and_then_the_sqlstate() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (call, last) in [
         ("own_tasks('w', 0, '{x}')", ["steps", "incomplete"]),
         ("return_and_own_tasks('w', '[]', 0, '{x}')", ["incomplete", "sqlstate"]),
@@ -71,9 +69,7 @@ fn what_is_incomplete_stands_behind_it_and_then_the_sqlstate() {
 
 #[test]
 fn a_return_that_is_refused_has_none() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let call = "SELECT task_id, steps, sqlstate FROM taskq.return_and_own_tasks('w', '{nix}', '{00000000-0000-0000-0000-000000000001}', 1, '{x}', with_steps => true)";
     let rows = session.query(call, &[]).unwrap();
     let rows: Vec<(String, Option<Value>, Option<String>)> =
@@ -85,9 +81,7 @@ fn a_return_that_is_refused_has_none() {
 
 #[test]
 fn a_return_and_the_next_grant_of_the_same_task_go_along() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let grant = session.own_one("x");
     save(&mut session, &grant, "one", Some(json!(1))).unwrap();
     let returns =

@@ -21,8 +21,7 @@ fn diamond(session: &mut Session) {
 
 #[test]
 fn a_diamond_runs_again_from_its_top() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     diamond(&mut session);
     assert_eq!(rerun(&mut session, &["a"]), 4);
     assert_eq!(states(&mut session, ["a", "b", "c", "d"]), ["ready", "blocked", "blocked", "blocked"]);
@@ -39,8 +38,7 @@ fn a_diamond_runs_again_from_its_top() {
 
 #[test]
 fn what_is_in_between_and_beside_counts_once() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     diamond(&mut session);
     assert_eq!(rerun(&mut session, &["b"]), 2);
     assert_eq!(counts(&mut session, "d"), ("blocked".to_owned(), 1, 2, 0), "c has completed and stays so");
@@ -50,9 +48,8 @@ fn what_is_in_between_and_beside_counts_once() {
 
 #[test]
 fn it_begins_as_new_without_what_it_has_left() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "a", "max_tries": 2, "group_id": "g"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "a", "max_tries": 2, "group_id": "g"}]));
     let grant = session.own_one("a");
     session.give_with("a", grant.token, "pending", AT_ONCE).unwrap();
     let grant = session.own_one("a");
@@ -76,15 +73,11 @@ fn it_begins_as_new_without_what_it_has_left() {
 
 #[test]
 fn aborted_tasks_and_what_aborted_with_them_start_over_as_well() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "a", "action": "a"}, {"id": "b", "action": "b", "depends_on": ["a"]},
-            {"id": "h", "action": "h", "depends_on": [{"id": "a", "condition": "aborted"}]},
-            {"id": "s", "action": "s", "depends_on": [{"id": "a", "condition": "settled"}]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "a", "action": "a"}, {"id": "b", "action": "b", "depends_on": ["a"]},
+        {"id": "h", "action": "h", "depends_on": [{"id": "a", "condition": "aborted"}]},
+        {"id": "s", "action": "s", "depends_on": [{"id": "a", "condition": "settled"}]},
+    ]));
     session.perform("a", "aborted");
     session.perform("h", "completed");
     session.perform("s", "completed");
@@ -96,8 +89,7 @@ fn aborted_tasks_and_what_aborted_with_them_start_over_as_well() {
 
 #[test]
 fn unknown_ids_and_what_is_not_settled_are_left_alone() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     diamond(&mut session);
     session.insert(json!([{"id": "p", "action": "p"}, {"id": "q", "action": "q"}])).unwrap();
     session.own_one("q");
@@ -110,17 +102,13 @@ fn unknown_ids_and_what_is_not_settled_are_left_alone() {
 
 #[test]
 fn a_pending_one_that_had_counted_the_end_waits_for_it_again() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "a", "action": "a"}, {"id": "b", "action": "b"},
-            {"id": "ready", "action": "r", "depends_on": ["a"]},
-            {"id": "blocked", "action": "w", "depends_on": ["a", "b"]},
-            {"id": "later", "action": "l", "depends_on": ["a"], "delay": "1 hour"},
-            {"id": "next", "action": "n", "depends_on": ["ready"]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "a", "action": "a"}, {"id": "b", "action": "b"},
+        {"id": "ready", "action": "r", "depends_on": ["a"]},
+        {"id": "blocked", "action": "w", "depends_on": ["a", "b"]},
+        {"id": "later", "action": "l", "depends_on": ["a"], "delay": "1 hour"},
+        {"id": "next", "action": "n", "depends_on": ["ready"]},
+    ]));
     session.perform("a", "completed");
     assert_eq!(states(&mut session, ["ready", "blocked", "later"]), ["ready", "blocked", "scheduled"]);
     assert_eq!(rerun(&mut session, &["a"]), 1);
@@ -137,14 +125,10 @@ fn a_pending_one_that_had_counted_the_end_waits_for_it_again() {
 
 #[test]
 fn what_has_settled_behind_a_pending_one_starts_over_too() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "a", "action": "a"}, {"id": "b", "action": "b", "depends_on": ["a"]},
-            {"id": "c", "action": "c", "depends_on": ["b"]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "a", "action": "a"}, {"id": "b", "action": "b", "depends_on": ["a"]},
+        {"id": "c", "action": "c", "depends_on": ["b"]},
+    ]));
     session.perform("a", "completed");
     session.cancel(&["c"]).unwrap();
     assert_eq!(rerun(&mut session, &["a"]), 2);
@@ -153,14 +137,10 @@ fn what_has_settled_behind_a_pending_one_starts_over_too() {
 
 #[test]
 fn a_spontaneous_task_waits_and_completes_again() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "a", "action": "a"}, {"id": "s", "action": "s", "spontaneous": true, "depends_on": ["a"]},
-            {"id": "b", "action": "b", "depends_on": ["s"]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "a", "action": "a"}, {"id": "s", "action": "s", "spontaneous": true, "depends_on": ["a"]},
+        {"id": "b", "action": "b", "depends_on": ["s"]},
+    ]));
     session.perform("a", "completed");
     session.perform("b", "completed");
     assert_eq!(rerun(&mut session, &["a"]), 3);
@@ -175,14 +155,10 @@ fn a_spontaneous_task_waits_and_completes_again() {
 
 #[test]
 fn a_task_that_needs_some_of_its_dependencies_can_do_without_one_that_stays_lost() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "a", "action": "a"}, {"id": "b", "action": "b"}, {"id": "c", "action": "c"},
-            {"id": "d", "action": "d", "depends_on": ["a", "b", "c"], "num_required": 2},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "a", "action": "a"}, {"id": "b", "action": "b"}, {"id": "c", "action": "c"},
+        {"id": "d", "action": "d", "depends_on": ["a", "b", "c"], "num_required": 2},
+    ]));
     session.perform("a", "aborted");
     session.perform("b", "completed");
     session.perform("c", "completed");
@@ -195,13 +171,9 @@ fn a_task_that_needs_some_of_its_dependencies_can_do_without_one_that_stays_lost
 
 #[test]
 fn what_a_suspension_has_added_goes_and_leads_nowhere() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "a", "action": "a"}, {"id": "s", "action": "s"}, {"id": "x", "action": "x", "depends_on": ["a"]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "a", "action": "a"}, {"id": "s", "action": "s"}, {"id": "x", "action": "x", "depends_on": ["a"]},
+    ]));
     session.perform("a", "completed");
     suspend(&mut session, "x", &["s"]);
     session.perform("s", "aborted");
@@ -219,14 +191,10 @@ fn what_a_suspension_has_added_goes_and_leads_nowhere() {
 
 #[test]
 fn a_suspended_member_of_a_chain_waits_for_the_beginning_again() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "a", "action": "a"}, {"id": "b", "action": "b", "depends_on": ["a"]}, {"id": "s", "action": "s"},
-            {"id": "c", "action": "c", "depends_on": ["b"]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "a", "action": "a"}, {"id": "b", "action": "b", "depends_on": ["a"]}, {"id": "s", "action": "s"},
+        {"id": "c", "action": "c", "depends_on": ["b"]},
+    ]));
     session.perform("a", "completed");
     suspend(&mut session, "b", &["s"]);
     assert_eq!(rerun(&mut session, &["a"]), 1);
@@ -240,14 +208,10 @@ fn a_suspended_member_of_a_chain_waits_for_the_beginning_again() {
 #[test]
 fn a_reset_drops_what_a_suspension_has_added() {
     for settled in [false, true] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session
-            .insert(json!([
-                {"id": "a", "action": "a", "group_id": "g"}, {"id": "s", "action": "s"},
-                {"id": "x", "action": "x", "depends_on": ["a"], "group_id": "g"},
-            ]))
-            .unwrap();
+        let (_db, [mut session]) = Db::with_tasks(json!([
+            {"id": "a", "action": "a", "group_id": "g"}, {"id": "s", "action": "s"},
+            {"id": "x", "action": "x", "depends_on": ["a"], "group_id": "g"},
+        ]));
         session.perform("a", "completed");
         suspend(&mut session, "x", &["s"]);
         if settled {
@@ -264,9 +228,7 @@ fn a_reset_drops_what_a_suspension_has_added() {
 #[test]
 fn an_expiry_no_longer_counts() {
     for call in ["rerun_tasks('{a}')", "retry_tasks('{a}')", "reset_group('g')"] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session.insert(json!([{"id": "a", "action": "a", "group_id": "g"}])).unwrap();
+        let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "a", "group_id": "g"}]));
         session.perform("a", "aborted");
         session.run(
             "INSERT INTO taskq.expiry (task_no, due)
@@ -280,8 +242,7 @@ fn an_expiry_no_longer_counts() {
 
 #[test]
 fn a_rolled_back_rerun_has_not_happened() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     diamond(&mut session);
     session.run("BEGIN; SAVEPOINT s");
     assert_eq!(rerun(&mut session, &["a"]), 4);
@@ -295,8 +256,7 @@ fn a_rolled_back_rerun_has_not_happened() {
 fn a_long_chain_starts_over_in_rows_that_grow_with_its_length() {
     // Rows that are read for each task of the chain: as many for a long one as for a short one.
     let read = |length: usize| -> f64 {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         let tasks: Vec<_> = (0..length)
             .map(|n| {
                 let after: Vec<String> = n.checked_sub(1).map(|n| n.to_string()).into_iter().collect();
@@ -323,9 +283,7 @@ fn a_long_chain_starts_over_in_rows_that_grow_with_its_length() {
 #[test]
 fn what_many_wait_for_starts_over_in_pages_that_grow_with_their_number() {
     let pages = |dependents: i64| -> f64 {
-        let db = Db::new();
-        let mut session = db.connect();
-        session.insert(json!([{"id": "root", "action": "root"}])).unwrap();
+        let (_db, [mut session]) = Db::with_tasks(json!([{"id": "root", "action": "root"}]));
         let wait = "SELECT taskq.insert_tasks(jsonb_agg(jsonb_build_object('action', 'q', 'depends_on', \
                       '[{\"id\": \"root\", \"condition\": \"settled\"}]'::jsonb))) FROM generate_series(1, $1::bigint)";
         session.query(wait, &[&dependents]).unwrap();

@@ -26,8 +26,7 @@ fn graph(session: &mut Session) {
 #[test]
 fn only_what_is_named_starts_over() {
     for end in ["completed", "aborted"] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         graph(&mut session);
         let held = session.own_one("h");
         assert_eq!(alone(&mut session, "{a}"), 1);
@@ -55,8 +54,7 @@ fn only_what_is_named_starts_over() {
 /// On wrong code they wait again, or `results` have what the second end left.
 #[test]
 fn dependents_are_tied_to_it_no_more() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     graph(&mut session);
     let held = session.own_one("h");
     alone(&mut session, "{a}");
@@ -81,12 +79,10 @@ fn dependents_are_tied_to_it_no_more() {
 
 #[test]
 fn one_that_has_aborted_before_it_had_the_end_is_still_tied_to_it() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "a"}, {"id": "lost", "action": "l", "depends_on": ["a"]},
-                       {"id": "cancelled", "action": "l", "depends_on": ["a"]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "a", "action": "a"}, {"id": "lost", "action": "l", "depends_on": ["a"]},
+               {"id": "cancelled", "action": "l", "depends_on": ["a"]}]),
+    );
     session.cancel(&["cancelled"]).unwrap();
     session.perform("a", "aborted");
     alone(&mut session, "{a}");
@@ -99,14 +95,10 @@ fn one_that_has_aborted_before_it_had_the_end_is_still_tied_to_it() {
 
 #[test]
 fn those_named_together_wait_for_each_other() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "a", "action": "a"}, {"id": "b", "action": "b", "depends_on": ["a"]},
-            {"id": "c", "action": "c", "depends_on": ["b"]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "a", "action": "a"}, {"id": "b", "action": "b", "depends_on": ["a"]},
+        {"id": "c", "action": "c", "depends_on": ["b"]},
+    ]));
     for action in ["a", "b", "c"] {
         session.perform(action, "completed");
     }

@@ -20,8 +20,7 @@ fn chain(session: &mut Session) {
 #[test]
 fn a_claim_beside_it_has_the_task_or_finds_it_blocked() {
     for (claim_first, commit) in [(true, true), (true, false), (false, true), (false, false)] {
-        let db = Db::new();
-        let (mut first, mut second, mut watcher) = (db.connect(), db.connect(), db.connect());
+        let (_db, [mut first, mut second, mut watcher]) = Db::connected();
         chain(&mut watcher);
         first.run("BEGIN");
         let end = if commit { "COMMIT" } else { "ROLLBACK" };
@@ -52,8 +51,7 @@ fn a_claim_beside_it_has_the_task_or_finds_it_blocked() {
 
 #[test]
 fn a_return_of_a_dependent_beside_it_is_taken_back_or_comes_too_late() {
-    let db = Db::new();
-    let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut first, second, mut watcher]) = Db::connected();
     chain(&mut watcher);
     let held = watcher.own_one("b");
     first.run("BEGIN");
@@ -81,8 +79,7 @@ fn a_return_of_a_dependent_beside_it_is_taken_back_or_comes_too_late() {
 fn the_end_of_another_dependency_beside_it_is_counted_once() {
     for rerun_first in [true, false] {
         for downstream in [true, false] {
-            let db = Db::new();
-            let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
+            let (_db, [mut first, second, mut watcher]) = Db::connected();
             chain(&mut watcher);
             watcher.perform("b", "completed");
             let z = watcher.own_one("z");
@@ -109,8 +106,7 @@ fn the_end_of_another_dependency_beside_it_is_counted_once() {
 
 #[test]
 fn of_two_reruns_at_once_the_second_finds_nothing_to_do() {
-    let db = Db::new();
-    let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
+    let (_db, [mut first, second, mut watcher]) = Db::connected();
     chain(&mut watcher);
     first.run("BEGIN");
     first.run(RERUN);
@@ -122,8 +118,7 @@ fn of_two_reruns_at_once_the_second_finds_nothing_to_do() {
 
 #[test]
 fn reruns_and_rewinds_beside_workers_end_in_a_sound_graph() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let tasks: Vec<_> = (0..60)
         .map(|i: usize| {
             let after: Vec<String> =
@@ -182,9 +177,7 @@ fn it_and_a_call_that_removes_a_settled_dependency_do_not_wait_for_each_other() 
         "SELECT taskq.delete_tasks('{x}')",
         "SELECT count(*) FROM taskq.replace_tasks('[{\"id\": \"x\", \"action\": \"x\"}]')",
     ] {
-        let db = Db::new();
-        let (mut holder, rerun, remove, mut watcher) =
-            (db.connect(), db.connect(), db.connect(), db.connect());
+        let (_db, [mut holder, rerun, remove, mut watcher]) = Db::connected();
         let task = |id: &str| json!({"id": id, "action": "r", "spontaneous": true, "num_required": 1, "depends_on": ["y"]});
         watcher
             .insert(json!([{"id": "y", "action": "y"}, {"id": "x", "action": "x"}, task("a"), task("b"), task("c")]))

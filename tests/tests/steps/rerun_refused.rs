@@ -8,14 +8,10 @@ use crate::{rerun, states, suspend};
 
 #[test]
 fn one_in_progress_downstream_is_the_refusal() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "a", "action": "a"}, {"id": "b", "action": "b", "depends_on": ["a"]},
-            {"id": "c", "action": "c", "depends_on": ["b"]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "a", "action": "a"}, {"id": "b", "action": "b", "depends_on": ["a"]},
+        {"id": "c", "action": "c", "depends_on": ["b"]},
+    ]));
     session.perform("a", "completed");
     session.perform("b", "completed");
     let held = session.own_one("c");
@@ -32,9 +28,8 @@ fn one_in_progress_downstream_is_the_refusal() {
 
 #[test]
 fn one_in_progress_that_was_suspended_for_it_is_none() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "s", "action": "s"}, {"id": "x", "action": "x"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "s", "action": "s"}, {"id": "x", "action": "x"}]));
     suspend(&mut session, "x", &["s"]);
     session.perform("s", "completed");
     let held = session.own_one("x");
@@ -46,15 +41,11 @@ fn one_in_progress_that_was_suspended_for_it_is_none() {
 
 #[test]
 fn one_that_has_lost_another_that_stays_is_the_refusal() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "a", "action": "a"}, {"id": "z", "action": "z"},
-            {"id": "b", "action": "b", "depends_on": ["a", "z"]},
-            {"id": "c", "action": "c", "depends_on": ["a", {"id": "z", "condition": "settled"}]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "a", "action": "a"}, {"id": "z", "action": "z"},
+        {"id": "b", "action": "b", "depends_on": ["a", "z"]},
+        {"id": "c", "action": "c", "depends_on": ["a", {"id": "z", "condition": "settled"}]},
+    ]));
     session.perform("a", "completed");
     session.perform("z", "aborted");
     session.perform("c", "completed");
@@ -70,14 +61,10 @@ fn one_that_has_lost_another_that_stays_is_the_refusal() {
 
 #[test]
 fn one_that_needs_more_than_can_still_be_had_is_the_refusal() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "a", "action": "a"}, {"id": "b", "action": "b"},
-            {"id": "d", "action": "d", "depends_on": ["a", "b"], "num_required": 2},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "a", "action": "a"}, {"id": "b", "action": "b"},
+        {"id": "d", "action": "d", "depends_on": ["a", "b"], "num_required": 2},
+    ]));
     session.perform("b", "completed");
     session.perform("a", "aborted");
     refused(&mut session, "TQ005", "\"d\"", "SELECT taskq.rerun_tasks('{b}')", &[]);
@@ -86,21 +73,16 @@ fn one_that_needs_more_than_can_still_be_had_is_the_refusal() {
 
 #[test]
 fn ids_that_are_null_are_the_refusal() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     refused(&mut session, "22004", "\"task_ids\"", "SELECT taskq.rerun_tasks(NULL)", &[]);
     assert_eq!(session.one::<i64>("SELECT taskq.rerun_tasks(task_ids => '{}', downstream => NULL)"), 0);
 }
 
 #[test]
 fn a_cycle_that_was_closed_while_it_was_settled_is_the_refusal() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "a", "action": "a"}, {"id": "b", "action": "b", "depends_on": ["a"]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "a", "action": "a"}, {"id": "b", "action": "b", "depends_on": ["a"]},
+    ]));
     session.perform("a", "completed");
     session.perform("b", "completed");
     // Only of settled tasks may such be made: a depends on what runs after it.

@@ -20,8 +20,7 @@ fn three_steps(session: &mut Session) -> Grant {
 
 #[test]
 fn a_pending_task_just_loses_the_steps() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = three_steps(&mut session);
     session.give_with("a", grant.token, "pending", "retry_after => '1 hour'").unwrap();
     assert_eq!(rewind(&mut session, "a", "two"), 2);
@@ -37,8 +36,7 @@ fn a_pending_task_just_loses_the_steps() {
 #[test]
 fn a_settled_task_starts_over_with_the_other_steps() {
     for end in ["completed", "aborted"] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         let grant = three_steps(&mut session);
         session.execute("SELECT taskq.report_status('a', $1, checkpoint => '1')", &[&grant.token]).unwrap();
         session.give_with("a", grant.token, end, "result => '1'").unwrap();
@@ -58,8 +56,7 @@ fn a_settled_task_starts_over_with_the_other_steps() {
 
 #[test]
 fn what_cannot_be_rewound_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = three_steps(&mut session);
     refused(&mut session, "TQ005", "\"a\"", "SELECT taskq.rewind_task('a', 'one')", &[]);
     refused(&mut session, "TQ005", "\"a\"", "SELECT taskq.rewind_task('a', 'nix')", &[]);
@@ -78,8 +75,7 @@ fn what_cannot_be_rewound_is_refused() {
 
 #[test]
 fn a_suspended_task_is_free_at_once() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = three_steps(&mut session);
     session.insert(json!([{"id": "s", "action": "s"}, {"id": "t", "action": "t"}])).unwrap();
     session.give_with("a", grant.token, "pending", AT_ONCE).unwrap();
@@ -99,8 +95,7 @@ fn a_suspended_task_is_free_at_once() {
 #[test]
 fn a_suspended_task_that_was_given_a_dependency_meanwhile_waits_for_that() {
     for early in [false, true] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         let grant = three_steps(&mut session);
         session.insert(json!([{"id": "s", "action": "s"}, {"id": "t", "action": "t"}])).unwrap();
         session.give_with("a", grant.token, "pending", AT_ONCE).unwrap();
@@ -123,8 +118,7 @@ fn a_suspended_task_that_was_given_a_dependency_meanwhile_waits_for_that() {
 #[test]
 fn the_end_of_what_a_suspended_task_waits_for_may_come_beside_it() {
     for (rewind_first, commit) in [(true, true), (true, false), (false, true), (false, false)] {
-        let db = Db::new();
-        let (mut first, second, mut watcher) = (db.connect(), db.connect(), db.connect());
+        let (_db, [mut first, second, mut watcher]) = Db::connected();
         let grant = three_steps(&mut watcher);
         watcher.insert(json!([{"id": "s", "action": "s"}, {"id": "t", "action": "t"}])).unwrap();
         watcher.give_with("a", grant.token, "pending", AT_ONCE).unwrap();
@@ -159,8 +153,7 @@ fn the_end_of_what_a_suspended_task_waits_for_may_come_beside_it() {
 
 #[test]
 fn a_task_that_has_gone_on_after_a_suspension_forgets_what_that_has_added() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = three_steps(&mut session);
     session.insert(json!([{"id": "s", "action": "s"}])).unwrap();
     session.give_with("a", grant.token, "pending", AT_ONCE).unwrap();
@@ -173,8 +166,7 @@ fn a_task_that_has_gone_on_after_a_suspension_forgets_what_that_has_added() {
 
 #[test]
 fn a_rolled_back_rewind_has_not_happened() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = three_steps(&mut session);
     session.complete(&grant);
     session.run("BEGIN");

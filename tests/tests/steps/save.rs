@@ -8,9 +8,7 @@ use crate::{save, steps};
 
 #[test]
 fn a_step_is_kept_once_and_keeps_its_first_result() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let grant = session.own_one("x");
     assert_eq!(
         save(&mut session, &grant, "pay", Some(json!({"receipt": 7}))).unwrap(),
@@ -26,9 +24,7 @@ fn a_step_is_kept_once_and_keeps_its_first_result() {
 
 #[test]
 fn no_result_and_json_null_come_back_as_null() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let grant = session.own_one("x");
     assert_eq!(save(&mut session, &grant, "none", None).unwrap(), None);
     assert_eq!(save(&mut session, &grant, "null", Some(json!(null))).unwrap(), None);
@@ -41,9 +37,8 @@ fn no_result_and_json_null_come_back_as_null() {
 
 #[test]
 fn what_cannot_be_saved_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y"}]));
     let (old, other) = (session.own_one("x"), session.own_one("y"));
     session.give_with("a", old.token, "pending", AT_ONCE).unwrap();
     let query = "SELECT taskq.save_step($1, $2, $3, $4, $5::text::interval)";
@@ -75,8 +70,7 @@ fn what_cannot_be_saved_is_refused() {
 
 #[test]
 fn the_lease_is_extended_in_the_same_call() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     let grant = session.own_one_with("x", "lease => '10 minutes'");
@@ -100,8 +94,7 @@ fn the_lease_is_extended_in_the_same_call() {
 
 #[test]
 fn it_is_kept_exactly_once_with_the_row_of_the_caller() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("CREATE TABLE paid (task text)");
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     let grant = session.own_one("x");
@@ -116,9 +109,7 @@ fn it_is_kept_exactly_once_with_the_row_of_the_caller() {
 
 #[test]
 fn what_is_saved_after_a_savepoint_goes_with_it() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let grant = session.own_one("x");
     session.run("BEGIN");
     save(&mut session, &grant, "one", Some(json!(1))).unwrap();
@@ -133,9 +124,7 @@ fn what_is_saved_after_a_savepoint_goes_with_it() {
 
 #[test]
 fn ten_thousand_steps_take_a_few_rows_each() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     let grant = session.own_one("x");
     session.run("BEGIN");
     let all = "SELECT count(taskq.save_step('a', $1, 'step ' || n, to_jsonb(n))) FROM generate_series(1, 10000) AS n";

@@ -11,8 +11,7 @@ use crate::sleeper::{Sleeper, WORK};
 
 /// What makes a sleeper for `x` look after something of `y`, and how to tell that it has.
 fn still_hears_after(begin: &str, done: &str) {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     // Both actions have numbers.
     session.run("SELECT taskq.insert_task(NULL, 'x', delay => '1 day'), taskq.insert_task('y', 'y')");
     session.run(begin);

@@ -22,8 +22,7 @@ fn comes(session: &mut Session, task_id: &str) {
 #[ignore = "long"]
 fn a_backlog_of_a_group_that_has_got_a_limit() {
     for limit in ["set_group('g', max_concurrency => 1)", "set_action('x', max_per_group => 1)"] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         session.run("SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[42000]), group_id => 'g')");
         session.run(&format!("SELECT taskq.{limit}"));
         assert_eq!(session.own("first", 1, &["x"]).unwrap().len(), 1);
@@ -34,8 +33,7 @@ fn a_backlog_of_a_group_that_has_got_a_limit() {
 
 #[test]
 fn a_backlog_of_tries_that_have_ended() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[12000]),
              ids => (SELECT array_agg(n::text) FROM generate_series(1, 12000) AS n), max_tries => 1)",
@@ -64,8 +62,7 @@ fn a_backlog_moved_by_an_open_transaction_is_not_walked_for_each_entry() {
         "SELECT taskq.set_group('g', max_concurrency => 1)",
     ];
     for limit in limits {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (db, [mut session]) = Db::connected();
         let mut open = db.connect();
         session.run(
             "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[32000]), group_id => 'g')",
@@ -96,8 +93,7 @@ fn a_backlog_moved_by_an_open_transaction_is_not_walked_for_each_entry() {
 /// either.
 #[test]
 fn waiting_calls_do_not_end_tries_that_give_them_nothing() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[3000]), max_tries => 1)",
     );
@@ -125,8 +121,7 @@ fn waiting_calls_do_not_end_tries_that_give_them_nothing() {
 /// one did so again.
 #[test]
 fn a_call_whose_time_is_up_does_as_much_as_one_that_does_not_wait() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[100000]), group_id => 'g')",
     );
@@ -144,8 +139,7 @@ fn a_call_whose_time_is_up_does_as_much_as_one_that_does_not_wait() {
 /// Two waiting calls come to what is overdue behind tries whose tasks may not run now.
 #[test]
 fn two_waiting_calls_get_past_overdue_tasks_of_a_paused_group() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[8000]), group_id => 'g')",
     );
@@ -175,8 +169,7 @@ fn two_waiting_calls_get_past_overdue_tasks_of_a_paused_group() {
 #[test]
 #[ignore = "long"]
 fn the_last_look_has_its_part_of_a_time_out() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[200000]), group_id => 'g')",
     );
@@ -198,8 +191,7 @@ fn the_last_look_has_its_part_of_a_time_out() {
 /// seconds for 100,000.
 #[test]
 fn a_claim_ends_when_it_has_moved_enough_out_of_its_lanes() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT taskq.set_action('x', max_per_group => 2);
          SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object(
@@ -217,8 +209,7 @@ fn a_claim_ends_when_it_has_moved_enough_out_of_its_lanes() {
 /// Why: only a call that slept had them moved. One that was granted something each time went past them each time.
 #[test]
 fn a_call_that_is_granted_something_has_moved_what_it_has_gone_past() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_many('x', array_fill('b'::text, ARRAY[2000]), group_id => 'g');
          SELECT taskq.pause_group('g')",

@@ -25,9 +25,8 @@ fn comes(session: &mut Session, task_id: &str) {
 
 #[test]
 fn the_next_with_a_merge_key_comes_when_its_holder_dies_on_its_last_try() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "holder", "action": "x", "merge_key": "k", "max_tries": 1}])).unwrap();
+    let (db, [mut session]) =
+        Db::with_tasks(json!([{"id": "holder", "action": "x", "merge_key": "k", "max_tries": 1}]));
     dies(&db, "x");
     session.insert(json!([{"id": "next", "action": "x", "merge_key": "k"}])).unwrap();
     comes(&mut session, "next");
@@ -35,8 +34,7 @@ fn the_next_with_a_merge_key_comes_when_its_holder_dies_on_its_last_try() {
 
 #[test]
 fn a_place_of_a_group_that_a_task_of_another_action_had() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     session.run("SELECT taskq.set_group('g', max_concurrency => 1)");
     session.insert(json!([{"id": "mine", "action": "x", "group_id": "g"}])).unwrap();
     session.insert(json!([{"id": "theirs", "action": "y", "group_id": "g"}])).unwrap();
@@ -47,8 +45,7 @@ fn a_place_of_a_group_that_a_task_of_another_action_had() {
 #[test]
 fn what_waits_for_a_task_of_another_action_that_dies_on_its_last_try() {
     for limit in ["max_tries => 1", "on_timeout => 'abort'"] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (db, [mut session]) = Db::connected();
         session.run(&format!("SELECT taskq.set_action('y', {limit})"));
         session.insert(
             json!([
@@ -65,14 +62,10 @@ fn what_waits_for_a_task_of_another_action_that_dies_on_its_last_try() {
 /// A try of another action's task that frees nothing is left to others: the sleeper takes no transaction id for it.
 #[test]
 fn what_frees_nothing_is_left_to_others() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "theirs", "action": "y", "group_id": "g"},
-            {"id": "behind", "action": "x", "depends_on": [{"id": "theirs", "condition": "settled"}]},
-        ]))
-        .unwrap();
+    let (db, [mut session]) = Db::with_tasks(json!([
+        {"id": "theirs", "action": "y", "group_id": "g"},
+        {"id": "behind", "action": "x", "depends_on": [{"id": "theirs", "condition": "settled"}]},
+    ]));
     dies(&db, "y");
     let call = db.connect().background(|s| s.own_with("w", 5, &["x"], "wait => '4 seconds'").unwrap().len());
     session.until_asleep(call.pid());
@@ -92,8 +85,7 @@ fn what_frees_nothing_is_left_to_others() {
 #[test]
 fn what_waits_for_a_task_that_rides_on_one_that_dies_on_its_last_try() {
     for held in [false, true] {
-        let db = Db::new();
-        let (mut session, mut other) = (db.connect(), db.connect());
+        let (db, [mut session, mut other]) = Db::connected();
         let y = |id: &str| json!({"id": id, "action": "y", "merge_key": "k", "max_tries": 1});
         session.insert(json!([y("leader"), y("rider")])).unwrap();
         let mine =
@@ -116,8 +108,7 @@ fn what_waits_for_a_task_that_rides_on_one_that_dies_on_its_last_try() {
 
 #[test]
 fn the_next_run_of_a_schedule_that_the_one_before_keeps_away() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"x\", \"max_tries\": 1}', overlap => 'skip')");
     let first = session.own_with("dead", 1, &["x"], "wait => '5 seconds', lease => '0.5 seconds'").unwrap();
     assert_eq!(first.len(), 1);
@@ -133,8 +124,7 @@ fn the_next_run_of_a_schedule_that_the_one_before_keeps_away() {
 #[test]
 fn what_a_sleeper_is_granted_comes_with_the_runs_of_others_that_are_due() {
     for level in ["read committed", "repeatable read", "serializable"] {
-        let db = Db::new();
-        let (mut session, mut sleeper) = (db.connect(), db.connect());
+        let (_db, [mut session, mut sleeper]) = Db::connected();
         session.run("SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"y\"}', overlap => 'queue')");
         session.run("SELECT taskq.insert_task('mine', 'x', delay => '4.5 seconds')");
         sleeper.run(&format!("SET default_transaction_isolation = '{level}'"));

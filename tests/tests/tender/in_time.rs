@@ -87,8 +87,7 @@ fn in_time(obstacles: &[(&str, &str)], transactions: &[(&'static str, &'static s
     for (obstacle, build) in obstacles {
         for (begin, wait) in transactions {
             for (what, due) in DUE {
-                let db = Db::new();
-                let mut session = db.connect();
+                let (db, [mut session]) = Db::connected();
                 session
                     .run("SELECT taskq.set_action('held', max_tries => 1); SET statement_timeout = '5min'");
                 let idle = waiting(&db, &mut session);
@@ -151,8 +150,7 @@ fn calls_that_wait_cost_next_to_nothing() {
         ),
     ];
     for (what, build) in beside {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (db, [mut session]) = Db::connected();
         session.run(build);
         let calls: Vec<Background<()>> = (0..50)
             .map(|_| {

@@ -21,8 +21,7 @@ fn comes_in_time(db: &Db, task_id: &str) {
 
 #[test]
 fn of_tasks_with_a_delay() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     for (n, time) in TIMES.iter().enumerate() {
         session.insert(json!([{"id": format!("task {n}"), "action": "x", "delay": time}])).unwrap();
     }
@@ -31,8 +30,7 @@ fn of_tasks_with_a_delay() {
 
 #[test]
 fn of_deadlines() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     for (n, time) in TIMES.iter().enumerate() {
         session.insert(json!([{"id": format!("task {n}"), "action": "x"}])).unwrap();
         let grant = session.own_one_with("x", &format!("lease => '{time}'"));
@@ -43,8 +41,7 @@ fn of_deadlines() {
 
 #[test]
 fn of_schedules() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT taskq.schedule('year', '0 0 1 1 *', '{\"action\": \"x\"}');
          SELECT taskq.schedule('second', '*/2 * * * * *', '{\"action\": \"x\"}');

@@ -50,8 +50,7 @@ const SLEEPERS: [&str; 5] = [
 
 #[test]
 fn the_last_try_of_a_dead_worker_ends_while_workers_of_its_action_sleep() {
-    let db = Db::new();
-    let (mut session, mut watcher, mut listener) = (db.connect(), db.connect(), db.connect());
+    let (db, [mut session, mut watcher, mut listener]) = Db::connected();
     for (n, sleeper) in SLEEPERS.into_iter().enumerate() {
         let id = format!("t{n}");
         dead(&mut session, &id);
@@ -79,8 +78,7 @@ fn the_last_try_of_a_dead_worker_ends_while_workers_of_its_action_sleep() {
 /// One for a database, however many call it; and away a moment after the last call, whatever is due every second.
 #[test]
 fn there_is_one_worker_and_it_leaves_after_those_that_wait() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     session.run("SELECT taskq.schedule('tick', '* * * * * *', '{\"action\": \"z\"}', overlap => 'queue')");
     let calls: Vec<Background<()>> = (0..10)
         .map(|_| {
@@ -123,8 +121,7 @@ fn a_database_can_be_dropped_after_the_last_call() {
 
 #[test]
 fn none_comes_where_it_is_switched_off_or_another_clock_is_set() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     for setting in ["taskq.background_worker = off", "taskq.now = '2100-01-01'"] {
         session.insert(json!([{"id": "tried", "action": "z"}])).unwrap();
         session.own_one_with("z", "lease => '0.1 seconds'");
@@ -141,8 +138,7 @@ fn none_comes_where_it_is_switched_off_or_another_clock_is_set() {
 /// In a transaction that stays open a call ends no tries of others: they would be kept from their own workers.
 #[test]
 fn an_open_transaction_keeps_no_tries_of_other_actions() {
-    let db = Db::new();
-    let (mut session, mut open) = (db.connect(), db.connect());
+    let (_db, [mut session, mut open]) = Db::connected();
     session.run("SELECT taskq.insert_task('s' || n, 'secret') FROM generate_series(1, 50) AS n");
     session.run("SELECT taskq.insert_task('own', 'mine', max_tries => 1)");
     session.run("SELECT taskq.insert_task('freed', 'mine', depends_on => '{s1}')");
@@ -159,8 +155,7 @@ fn an_open_transaction_keeps_no_tries_of_other_actions() {
 /// time for the next run, from the fourth on.
 #[test]
 fn a_session_that_works_for_a_while_between_its_calls_is_not_late() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"s\"}')");
     let took: Vec<Duration> = (0..6)
         .map(|_| {
@@ -178,8 +173,7 @@ fn a_session_that_works_for_a_while_between_its_calls_is_not_late() {
 /// On wrong code a waiting call makes sixteen due tasks ready, and is granted the best of these.
 #[test]
 fn of_tasks_that_become_due_together_a_waiting_call_gets_the_first() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('action', 'x', 'not_before', now() + interval '1 second'))
                                       FROM generate_series(1, 100)));

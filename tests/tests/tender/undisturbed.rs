@@ -66,8 +66,7 @@ fn a_task_that_is_due_much_later_wakes_no_call() {
 /// A call that knows of a near deadline, and looks again soon, need not hear of the next ones.
 #[test]
 fn near_deadlines_in_quick_succession_wake_one_sleeper_now_and_then() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     session.run("SELECT taskq.insert_task(NULL, 'y') FROM generate_series(1, 200)");
     let mut caller = db.connect();
     caller.run("SET taskq.shortest_sleep = '100ms'");
@@ -87,8 +86,7 @@ fn near_deadlines_in_quick_succession_wake_one_sleeper_now_and_then() {
 /// every sleeper looks after five seconds at the latest.)
 #[test]
 fn a_deadline_for_which_no_call_was_woken_is_looked_after_in_time() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     session.run("SELECT taskq.insert_task('a', 'z')");
     // An abort at the deadline is what the sleeper sees to, whose actions are others.
     session.run("SELECT taskq.set_action('z', on_timeout => 'abort')");
@@ -110,8 +108,7 @@ fn a_deadline_for_which_no_call_was_woken_is_looked_after_in_time() {
 #[test]
 fn two_do_not_wake_each_other_for_a_schedule_whose_last_run_may_not_run() {
     for overlap in ["skip", "queue", "replace"] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (db, [mut session]) = Db::connected();
         session.run(&format!(
             "SELECT taskq.schedule('s', '* * * * * *', '{{\"action\": \"x\", \"group_id\": \"g\"}}', overlap => '{overlap}');
              SELECT taskq.run_schedule('s');
@@ -141,8 +138,7 @@ fn two_do_not_wake_each_other_for_a_task_that_is_due_and_may_not_run() {
         ("merge_key", "SELECT taskq.own_tasks('v', 1, '{x}', '1 hour')"),
     ];
     for (what, before) in held_back {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (db, [mut session]) = Db::connected();
         session.run(&format!(
             "SELECT taskq.insert_tasks('[{{\"id\": \"first\", \"action\": \"x\", \"{what}\": \"k\"}}]')"
         ));

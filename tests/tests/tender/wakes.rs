@@ -44,9 +44,7 @@ fn wakes_the_call_that_has_a_use(db: &Db, session: &mut Session, task_id: &str, 
 
 #[test]
 fn a_waiting_call_is_woken_by_the_deadline_of_a_task_that_it_wants() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "mine", "action": "x"}])).unwrap();
+    let (db, [mut session]) = Db::with_tasks(json!([{"id": "mine", "action": "x"}]));
     let (_dead, token) = held(&db, "x");
     wakes_the_call_that_has_a_use(&db, &mut session, "mine", &token);
 }
@@ -54,22 +52,18 @@ fn a_waiting_call_is_woken_by_the_deadline_of_a_task_that_it_wants() {
 /// And what begins at once by the end of a try, which is of no use to the others.
 #[test]
 fn a_waiting_call_is_woken_by_the_deadline_of_what_its_task_waits_for() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([
+    let (db, [mut session]) = Db::with_tasks(json!([
         {"id": "theirs", "action": "y", "max_tries": 1},
         {"id": "mark", "action": "z", "spontaneous": true, "depends_on": [{"id": "theirs", "condition": "settled"}]},
         {"id": "mine", "action": "x", "depends_on": ["mark"]},
-    ]))
-    .unwrap();
+    ]));
     let (_dead, token) = held(&db, "y");
     wakes_the_call_that_has_a_use(&db, &mut session, "theirs", &token);
 }
 
 #[test]
 fn the_next_run_of_a_schedule() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     // Whether the action has a number yet or not.
     for known in [false, true] {
         if known {
@@ -96,9 +90,7 @@ fn the_next_run_of_a_schedule() {
 #[test]
 fn a_task_that_comes_to_wait_for_an_overdue_try_wakes_a_waiting_call() {
     for linked in [false, true] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session.insert(json!([{"id": "theirs", "action": "y", "max_tries": 1}])).unwrap();
+        let (db, [mut session]) = Db::with_tasks(json!([{"id": "theirs", "action": "y", "max_tries": 1}]));
         let (_dead, token) = held(&db, "y");
         if linked {
             session.insert(json!([{"id": "gate", "action": "z"}, {"id": "mine", "action": "x", "depends_on": ["gate"]}])).unwrap();
@@ -122,9 +114,8 @@ fn a_task_that_comes_to_wait_for_an_overdue_try_wakes_a_waiting_call() {
 /// And what was linked to a try in time is committed after its deadline.
 #[test]
 fn a_dependency_committed_after_the_deadline_wakes_a_waiting_call() {
-    let db = Db::new();
-    let (mut session, mut open) = (db.connect(), db.connect());
-    session.insert(json!([{"id": "theirs", "action": "y", "max_tries": 1}])).unwrap();
+    let (db, [mut session, mut open]) =
+        Db::with_tasks(json!([{"id": "theirs", "action": "y", "max_tries": 1}]));
     let (_dead, token) = held(&db, "y");
     session.run(&extend("theirs", &token, "1 second"));
     open.run("BEGIN");
@@ -144,9 +135,8 @@ fn a_dependency_committed_after_the_deadline_wakes_a_waiting_call() {
 /// The deadline had passed when the grant was committed, and others were woken for later ones before.
 #[test]
 fn a_grant_committed_after_its_deadline_wakes_a_waiting_call() {
-    let db = Db::new();
-    let (mut session, mut open) = (db.connect(), db.connect());
-    session.insert(json!([{"id": "mine", "action": "x"}, {"id": "theirs", "action": "y"}])).unwrap();
+    let (db, [mut session, mut open]) =
+        Db::with_tasks(json!([{"id": "mine", "action": "x"}, {"id": "theirs", "action": "y"}]));
     let (_dead, token) = held(&db, "y");
     open.run("BEGIN");
     assert_eq!(open.own_with("dead", 1, &["x"], "lease => '0.2 seconds'").unwrap().len(), 1);
@@ -166,14 +156,10 @@ fn a_grant_committed_after_its_deadline_wakes_a_waiting_call() {
 #[test]
 fn a_retry_that_waits_for_an_overdue_try_wakes_a_waiting_call() {
     for call in ["retry_tasks('{mine}')", "reset_group('g')"] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session
-            .insert(json!([
-                {"id": "theirs", "action": "y", "max_tries": 1},
-                {"id": "mine", "action": "x", "group_id": "g", "depends_on": [{"id": "theirs", "condition": "settled"}]},
-            ]))
-            .unwrap();
+        let (db, [mut session]) = Db::with_tasks(json!([
+            {"id": "theirs", "action": "y", "max_tries": 1},
+            {"id": "mine", "action": "x", "group_id": "g", "depends_on": [{"id": "theirs", "condition": "settled"}]},
+        ]));
         session.cancel(&["mine"]).unwrap();
         let (_dead, token) = held(&db, "y");
         session.run(&extend("theirs", &token, "0.1 seconds"));
@@ -196,8 +182,7 @@ fn what_became_due_while_held_back_wakes_a_waiting_call_afterwards() {
     ];
     for (what, hold, let_go) in all {
         for overdue in [false, true] {
-            let db = Db::new();
-            let mut session = db.connect();
+            let (db, [mut session]) = Db::connected();
             let delay = if overdue { "0 seconds" } else { "1 second" };
             session.insert(json!([{"id": "mine", "action": "x", what: "k", "delay": delay}])).unwrap();
             if overdue {
@@ -218,8 +203,7 @@ fn what_became_due_while_held_back_wakes_a_waiting_call_afterwards() {
 /// Why: it woke for what its transaction had noted before, which no other session could see yet, and forgot it.
 #[test]
 fn the_commit_of_a_transaction_that_slept_wakes_a_waiting_call() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     with_action_x(&mut session);
     session.insert(json!([{"id": "dead", "action": "z"}])).unwrap();
     let (_dead, token) = held(&db, "z");
@@ -239,8 +223,7 @@ fn the_commit_of_a_transaction_that_slept_wakes_a_waiting_call() {
 #[test]
 fn the_rollback_of_a_grant_to_a_call_that_slept_wakes_another() {
     for end in ["ROLLBACK", "ROLLBACK TO s"] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (db, [mut session]) = Db::connected();
         with_action_x(&mut session);
         let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
         let mut last = db.connect();
@@ -261,8 +244,7 @@ fn the_rollback_of_a_grant_to_a_call_that_slept_wakes_another() {
 /// Why: in a transaction block it ended one try, which was not enough, and undid that.
 #[test]
 fn the_end_of_several_tries_wakes_a_call_in_a_transaction_block() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let theirs = |n: usize| json!({"id": format!("theirs {n}"), "action": "y", "max_tries": 1});
     session.insert(json!((0..4).map(theirs).collect::<Vec<_>>())).unwrap();
     let after: Vec<_> =
@@ -280,8 +262,7 @@ fn the_end_of_several_tries_wakes_a_call_in_a_transaction_block() {
 /// Why: a call remembers for a second how far there was nothing for it, and began behind that when it was woken.
 #[test]
 fn a_task_that_comes_to_wait_for_one_of_many_overdue_tries_wakes_a_call() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     with_action_x(&mut session);
     session.run(
         "SELECT count(*) FROM taskq.insert_many('y', array_fill('b'::text, ARRAY[1500]),
@@ -306,8 +287,7 @@ fn a_task_that_comes_to_wait_for_one_of_many_overdue_tries_wakes_a_call() {
 /// What rides on a try has no deadline of its own.
 #[test]
 fn a_task_that_comes_to_wait_for_an_overdue_rider_wakes_a_waiting_call() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     with_action_x(&mut session);
     let y = |id: &str| json!({"id": id, "action": "y", "merge_key": "k", "max_tries": 1});
     session.insert(json!([y("leader"), y("rider")])).unwrap();
@@ -328,8 +308,7 @@ fn a_task_that_comes_to_wait_for_an_overdue_rider_wakes_a_waiting_call() {
 /// The process that inserts the run is called by a call whose action it is not, and that is in a transaction block.
 #[test]
 fn a_schedule_wakes_a_call_beside_another_in_a_transaction_block() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     with_action_x(&mut session);
     let sleeper = Sleeper::start(&db, &mut session, WORK[0]);
     let mut block = db.connect();

@@ -104,8 +104,7 @@ fn what_is_in_progress_is_not_waited_for() {
 /// What is granted, or ends, while the call waits for it has begun; what is given up is changed.
 #[test]
 fn what_begins_while_the_call_waits_is_passed_over() {
-    let db = Db::new();
-    let mut watcher = db.connect();
+    let (db, [mut watcher]) = Db::connected();
     for arguments in
         ["'{a,b}', if_started => 'skip'", "groups => '{g}'", "'{a,b}', groups => '{g}', if_started => 'skip'"]
     {
@@ -139,9 +138,7 @@ fn what_begins_while_the_call_waits_is_passed_over() {
 /// A member that comes while the call waits for another is none of those that it has found.
 #[test]
 fn what_comes_in_between_is_not_changed_in_part() {
-    let db = Db::new();
-    let (mut open, mut watcher) = (db.connect(), db.connect());
-    open.insert(json!([{"id": "a", "action": "x", "group_id": "g"}])).unwrap();
+    let (db, [mut open, mut watcher]) = Db::with_tasks(json!([{"id": "a", "action": "x", "group_id": "g"}]));
     open.run("BEGIN; SELECT taskq.update_tasks('{a}', priority => 1)");
     let call = db.connect().background(|s| update(s, "groups => '{g}'"));
     assert_eq!(call.settle_down(&mut watcher), Progress::Blocked);

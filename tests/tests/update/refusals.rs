@@ -32,8 +32,7 @@ fn what_has_begun_or_ended_and_what_is_not_there() {
 
 #[test]
 fn a_task_whose_deadline_has_passed_is_still_its_actors() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
     let grant = session.own_one_with("x", "lease => '1 minute'");
@@ -46,8 +45,7 @@ fn a_task_whose_deadline_has_passed_is_still_its_actors() {
 /// It may never be returned: only a call of own_tasks for its action ends the try. On wrong code the hint is to wait.
 #[test]
 fn no_hint_says_to_wait_for_a_task_whose_deadline_has_passed() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "a", "action": "x", "group_id": "g"}])).unwrap();
     session.own_one_with("x", "lease => '1 minute'");

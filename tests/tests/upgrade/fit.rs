@@ -37,8 +37,7 @@ const CALLS: [&str; 22] = [
 
 /// A database with a task that is held and one that is ready, and sessions with plans; the token.
 fn begun() -> (Db, Session, String) {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('held', 'h'), taskq.insert_task('ready', 'x', group_id => 'g')");
     let token = session.own_one("h").token.to_string();
     (db, session, token)

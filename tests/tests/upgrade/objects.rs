@@ -153,8 +153,7 @@ fn a_difference_of_each_kind_is_found() {
         ("extension", "COMMENT ON EXTENSION taskq IS 'x'"),
         ("extension", "UPDATE pg_extension SET extversion = 'x' WHERE extname = 'taskq'"),
     ];
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET allow_system_table_mods = on");
     let before = objects(&mut session);
     let mut kinds = BTreeSet::new();

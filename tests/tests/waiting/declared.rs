@@ -22,8 +22,7 @@ const WRONG: &[(&str, &str, &str)] = &[
 
 #[test]
 fn a_procedure_that_is_declared_wrongly_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let library: String = session.one("SELECT probin FROM pg_proc WHERE proname = 'wait_for_tasks'");
     for (name, arguments, values) in WRONG {
         session.run(&format!(
@@ -38,8 +37,7 @@ fn a_procedure_that_is_declared_wrongly_is_refused() {
 #[test]
 fn the_result_is_written_where_the_caller_has_it() {
     // NULL without a type, NULL with one, a value: what drivers send for the argument that comes back.
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('a', 'x')");
     for value in ["NULL", "NULL::integer", "7", "7::integer"] {
         let count: i32 = session.one(&format!("CALL taskq.wait_for_tasks('{{a}}', '0', {value})"));

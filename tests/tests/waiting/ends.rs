@@ -13,8 +13,7 @@ fn all_ways() -> impl Iterator<Item = Way> {
 
 #[test]
 fn cancel_and_terminate_end_every_sleep_at_once_and_leave_no_lock() {
-    let db = Db::new();
-    let mut watcher = db.connect();
+    let (db, [mut watcher]) = Db::connected();
     watcher.run("SELECT taskq.insert_task('a', 'y')");
     for way in all_ways() {
         for (end, expected) in [("pg_cancel_backend", "57014"), ("pg_terminate_backend", "57P01")] {
@@ -36,8 +35,7 @@ fn cancel_and_terminate_end_every_sleep_at_once_and_leave_no_lock() {
 
 #[test]
 fn statement_timeout_ends_every_sleep() {
-    let db = Db::new();
-    let mut watcher = db.connect();
+    let (db, [mut watcher]) = Db::connected();
     watcher.run("SELECT taskq.insert_task('a', 'y')");
     for way in all_ways() {
         let mut session = db.connect();
@@ -57,8 +55,7 @@ fn statement_timeout_ends_every_sleep() {
 
 #[test]
 fn a_client_that_vanished_gets_no_task() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     for way in WORK {
         let (mut client, pid) = psql(&db, &mut watcher, way, "");
         client.kill().unwrap();
@@ -72,8 +69,7 @@ fn a_client_that_vanished_gets_no_task() {
 /// Without that setting a sleeper looks for its client only when it is woken.
 #[test]
 fn client_connection_check_interval_ends_the_sleep_of_a_client_that_vanished() {
-    let db = Db::new();
-    let mut watcher = db.connect();
+    let (db, [mut watcher]) = Db::connected();
     watcher.run("SELECT taskq.insert_task('a', 'y')");
     for way in all_ways() {
         let (mut client, pid) = psql(&db, &mut watcher, way, "-c client_connection_check_interval=200ms");

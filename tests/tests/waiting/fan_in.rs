@@ -10,8 +10,7 @@ use taskq_tests::{Background, Db};
 
 #[test]
 fn the_last_of_two_returns_wakes_all_waiting_calls() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     const ROUNDS: usize = 15;
     let mut slowest = Duration::ZERO;
     for round in 0..ROUNDS {

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use taskq_tests::{Background, Db, Session, Settled, refused, sqlstate, until};
+use taskq_tests::{Background, Db, Session, Settled, refused, sqlstate};
 
 fn one_task(db: &Db) -> Session {
     let mut session = db.connect();
@@ -54,40 +54,6 @@ fn a_commit_elsewhere_ends_the_sleep() {
 }
 
 #[test]
-fn every_way_to_settle_ends_the_sleep() {
-    let db = Db::new();
-    let ways: [(&str, &str); 4] = [
-        ("SELECT taskq.cancel_tasks('{a}')", "aborted"),
-        ("SELECT taskq.cancel_tasks('{gate}')", "aborted"),
-        ("SELECT taskq.return_task('gate', (SELECT token FROM taskq.own_tasks('w', 1, '{g}')))", "completed"),
-        ("SELECT taskq.delete_tasks('{gate}')", "completed"),
-    ];
-    for (way, expected) in ways {
-        db.clear();
-        let mut session = db.connect();
-        let tasks = json!([
-            {"id": "done", "action": "s", "spontaneous": true}, {"id": "gate", "action": "g"},
-            {"id": "a", "action": "x", "spontaneous": true, "depends_on": ["gate", "done"]},
-        ]);
-        session.insert(tasks).unwrap();
-        let call = sleeper(&db, &mut session);
-        session.run(way);
-        assert_eq!(call.join().1.unwrap().unwrap().status_code, expected, "{way}");
-    }
-}
-
-#[test]
-fn many_may_wait_for_the_same_task() {
-    let db = Db::new();
-    let mut session = one_task(&db);
-    let calls: Vec<_> = (0..6).map(|_| sleeper(&db, &mut session)).collect();
-    session.perform("x", "completed");
-    for call in calls {
-        assert_eq!(call.join().1.unwrap().unwrap().status_code, "completed");
-    }
-}
-
-#[test]
 fn a_return_that_rolls_back_ends_no_waiting_call() {
     let db = Db::new();
     let (mut session, mut watcher) = (one_task(&db), db.connect());
@@ -122,21 +88,6 @@ fn bad_arguments_are_refused() {
 }
 
 #[test]
-fn an_unsettled_dead_try_is_noticed_by_the_waiter_or_by_the_next_own() {
-    // No call may wait for ever for a task whose last worker died, once a worker has looked for tasks.
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x", "max_tries": 1, "lease": "0.1 seconds"}])).unwrap();
-    session.own_one("x");
-    let call = db.connect().background(|session| session.wait("a", "60 seconds"));
-    until("the dead try is noticed", || {
-        session.own("w", 1, &["unrelated"]).unwrap();
-        (session.state("a") == "aborted").then_some(())
-    });
-    assert_eq!(call.join().1.unwrap().unwrap().status_code, "aborted");
-}
-
-#[test]
 fn a_deleted_task_ends_the_sleep() {
     let db = Db::new();
     let mut session = one_task(&db);
@@ -147,52 +98,6 @@ fn a_deleted_task_ends_the_sleep() {
         Ok(answer) => assert_eq!(answer.map(|settled| settled.status_code), Some("aborted".to_owned())),
         Err(error) => assert_eq!(sqlstate(&error), "TQ003"),
     }
-}
-
-#[test]
-fn cancel_terminate_and_a_statement_timeout_end_the_sleep_and_leave_no_lock() {
-    let db = Db::new();
-    for end in ["pg_cancel_backend", "pg_terminate_backend", "timeout"] {
-        db.clear();
-        let mut session = one_task(&db);
-        let mut waiter = db.connect();
-        if end == "timeout" {
-            waiter.run("SET statement_timeout = '500ms'");
-        }
-        let call = waiter.background(|session| session.wait("a", "60 seconds"));
-        let pid = call.pid();
-        if end != "timeout" {
-            session.until_asleep(pid);
-            session.run(&format!("SELECT {end}({pid})"));
-        }
-        let (mut waiter, answer) = call.join();
-        let error = answer.unwrap_err();
-        if end == "pg_terminate_backend" {
-            assert!(waiter.is_closed() || waiter.batch_execute("SELECT 1").is_err());
-        } else {
-            assert_eq!(sqlstate(&error), "57014");
-        }
-        until("its locks are gone", || {
-            (session.one::<i64>(&format!("SELECT count(*) FROM pg_locks WHERE pid = {pid}")) == 0)
-                .then_some(())
-        });
-        session.perform("x", "completed");
-        if end != "pg_terminate_backend" {
-            assert_eq!(waiter.wait("a", "0").unwrap().unwrap().status_code, "completed");
-        }
-    }
-}
-
-#[test]
-fn waiting_leaves_no_lock_after_it_is_over_either() {
-    let db = Db::new();
-    let mut session = one_task(&db);
-    let call = sleeper(&db, &mut session);
-    session.perform("x", "completed");
-    let (waiter, answer) = call.join();
-    assert!(answer.unwrap().is_some());
-    let held: i64 = session.one(&format!("SELECT count(*) FROM pg_locks WHERE pid = {}", waiter.pid()));
-    assert_eq!(held, 0);
 }
 
 #[test]

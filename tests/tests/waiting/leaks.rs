@@ -5,8 +5,7 @@ use taskq_tests::{Db, until};
 #[test]
 #[ignore = "long"]
 fn no_lock_stays_after_thousands_of_waits_that_end_in_every_way() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (_db, [mut session, mut watcher]) = Db::connected();
     session.run("SELECT taskq.insert_task('a', 'y')");
     session.run("SET statement_timeout = '3ms'");
     let calls = [
@@ -37,8 +36,7 @@ fn no_lock_stays_after_thousands_of_waits_that_end_in_every_way() {
 
 #[test]
 fn waits_in_one_transaction_leave_only_what_any_statement_leaves() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (_db, [mut session, mut watcher]) = Db::connected();
     session.run("BEGIN");
     for n in 0..300 {
         session.run(&format!("SELECT FROM taskq.own_tasks('w', 1, '{{x{n}}}', wait => '1 millisecond')"));
@@ -51,8 +49,7 @@ fn waits_in_one_transaction_leave_only_what_any_statement_leaves() {
 
 #[test]
 fn waiting_for_many_tasks_takes_few_locks() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     session.run(
         "SELECT taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('id', n::text, 'action', 'many')) \
                                       FROM generate_series(1, 20000) AS n))",
@@ -72,8 +69,7 @@ fn waiting_for_many_tasks_takes_few_locks() {
 
 #[test]
 fn waiting_for_very_many_actions_does_not_fill_the_lock_table() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     session.run(
         "SELECT taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('action', 'action ' || n)) \
                                       FROM generate_series(1, 2000) AS n))",

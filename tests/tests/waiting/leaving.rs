@@ -33,8 +33,7 @@ fn what_an_open_grant_holds_is_not_ready_and_its_rollback_wakes() {
     ];
     for (begin, end) in rollbacks {
         for way in WORK {
-            let db = Db::new();
-            let (mut holder, mut watcher) = (db.connect(), db.connect());
+            let (db, [mut holder, mut watcher]) = Db::connected();
             watcher.run("SELECT taskq.insert_task('a', 'x')");
             holder.run(begin);
             holder.own_one("x");
@@ -50,8 +49,7 @@ fn what_an_open_grant_holds_is_not_ready_and_its_rollback_wakes() {
 
 #[test]
 fn wait_for_work_sleeps_while_others_hold_all_there_is() {
-    let db = Db::new();
-    let (mut holder, mut session) = (db.connect(), db.connect());
+    let (_db, [mut holder, mut session]) = Db::connected();
     session.run("SELECT count(taskq.insert_task(n::text, 'x')) FROM generate_series(1, 100) AS n");
     holder.run("BEGIN");
     assert_eq!(holder.own("h", 100, &["x"]).unwrap().len(), 100);
@@ -69,8 +67,7 @@ fn ready(session: &mut Session, timeout: &str) -> bool {
 
 #[test]
 fn wait_for_work_looks_after_what_is_due_in_other_actions() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     session.run(
         "SELECT taskq.insert_task('a', 'y', max_tries => 1, lease => '0.3 seconds'); \
          SELECT taskq.own_tasks('dies', 1, '{y}')",
@@ -92,8 +89,7 @@ fn wait_for_work_looks_after_what_is_due_in_other_actions() {
 #[test]
 fn a_due_time_is_not_forgotten_when_the_call_that_knows_it_leaves() {
     for leave in ["takes a task", "is cancelled"] {
-        let db = Db::new();
-        let (mut session, mut watcher) = (db.connect(), db.connect());
+        let (db, [mut session, mut watcher]) = Db::connected();
         let workers: Vec<_> = (0..3).map(|_| worker(&db, &mut watcher, &["x"])).collect();
         session.run("SELECT taskq.insert_task('later', 'x', delay => '1.5 seconds')");
         let start = Instant::now();
@@ -116,8 +112,7 @@ fn a_due_time_is_not_forgotten_when_the_call_that_knows_it_leaves() {
 
 #[test]
 fn a_deadline_is_not_forgotten_when_the_calls_that_know_it_leave() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     let mut workers: Vec<_> = (0..4).map(|_| worker(&db, &mut watcher, &["x", "y"])).collect();
     // The commit wakes one for the task, which it cannot have, and one for the deadline.
     session.run(
@@ -136,8 +131,7 @@ fn a_deadline_is_not_forgotten_when_the_calls_that_know_it_leave() {
 #[test]
 fn a_deadline_is_not_forgotten_when_the_call_that_knows_it_takes_a_task() {
     let_databases_stay();
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     let mut callers = vec![db.connect(), db.connect()];
     // One of the two is woken for the deadline, the same each time, and leaves in one of the rounds.
     for leaves in 0..2 {
@@ -172,8 +166,7 @@ fn a_deadline_is_not_forgotten_when_the_call_that_knows_it_takes_a_task() {
 #[test]
 fn a_call_that_takes_another_task_than_it_was_woken_for_wakes_the_next() {
     for (first, second) in [("low", "high"), ("high", "low")] {
-        let db = Db::new();
-        let (mut session, mut watcher) = (db.connect(), db.connect());
+        let (db, [mut session, mut watcher]) = Db::connected();
         // The order of the actions' numbers is the order in which a commit wakes.
         session.run(&format!("SELECT taskq.insert_task('1', '{first}'), taskq.insert_task('2', '{second}')"));
         session.run("SELECT taskq.cancel_tasks('{1,2}')");

@@ -17,8 +17,7 @@ const LOOKS: &str = "SET taskq.shortest_sleep = '100ms'";
 /// The wake-up comes, and is swallowed by that wait.
 #[test]
 fn a_wake_up_that_a_look_has_swallowed_costs_a_moment() {
-    let db = Db::new();
-    let (mut session, mut watcher, mut locker) = (db.connect(), db.connect(), db.connect());
+    let (db, [mut session, mut watcher, mut locker]) = Db::connected();
     // A claim of `stuck` waits until the table of the keys is free, and leaves it then: its key is not.
     session.run("SELECT taskq.insert_task('stuck', 'x', merge_key => 'k')");
     locker.run("BEGIN; SELECT FROM taskq.merge_key FOR UPDATE; SAVEPOINT s; LOCK TABLE taskq.merge_key");
@@ -40,8 +39,7 @@ fn a_wake_up_that_a_look_has_swallowed_costs_a_moment() {
 /// about as long as it was held.
 #[test]
 fn what_was_locked_during_a_look_is_looked_for_again() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     for held in [0, 50, 400, 1500] {
         for way in WORK {
             db.clear();
@@ -64,8 +62,7 @@ fn what_was_locked_during_a_look_is_looked_for_again() {
 /// run.
 #[test]
 fn a_look_goes_on_behind_many_that_may_not_run() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     session.run("SELECT taskq.insert_task('held', 'y', group_id => 'g'), taskq.pause_group('g')");
     let caller = db.connect();
     let began = Instant::now();
@@ -86,8 +83,7 @@ fn a_look_goes_on_behind_many_that_may_not_run() {
 #[test]
 #[cfg(target_os = "linux")]
 fn an_idle_call_looks_less_and_less_often() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     for way in WORK {
         let mut caller = db.connect();
         caller.run(LOOKS);

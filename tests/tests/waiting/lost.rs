@@ -49,8 +49,7 @@ fn each_way_to_take_tasks_tells_their_actors_once() {
         ("replace_tasks('[{\"id\": \"idle\", \"action\": \"c\"}]')", vec![]),
         ("delay_workgroup('g', '1 hour')", vec![]),
     ] {
-        let db = Db::new();
-        let (mut session, mut listener) = (db.connect(), db.connect());
+        let (_db, [mut session, mut listener]) = Db::connected();
         held(&mut session);
         let channels = channels(&mut listener);
         session.run(&format!("SELECT taskq.{taking}"));
@@ -61,8 +60,7 @@ fn each_way_to_take_tasks_tells_their_actors_once() {
 /// With seeds a reset deletes what else the group has, in progress or not.
 #[test]
 fn what_a_reset_deletes_is_lost_as_well() {
-    let db = Db::new();
-    let (mut session, mut listener) = (db.connect(), db.connect());
+    let (_db, [mut session, mut listener]) = Db::connected();
     held(&mut session);
     let channels = channels(&mut listener);
     session.run("SELECT taskq.release_tasks('{a1,b1}')");
@@ -74,8 +72,7 @@ fn what_a_reset_deletes_is_lost_as_well() {
 
 #[test]
 fn the_actor_is_the_one_that_extended_last() {
-    let db = Db::new();
-    let (mut session, mut listener) = (db.connect(), db.connect());
+    let (_db, [mut session, mut listener]) = Db::connected();
     session.run("SELECT taskq.insert_task('a', 'x')");
     let grant = session.own_one("x");
     session.extend("bob", &[("a", grant.token)], "1 hour").unwrap();
@@ -86,8 +83,7 @@ fn the_actor_is_the_one_that_extended_last() {
 
 #[test]
 fn what_ends_otherwise_tells_no_actor() {
-    let db = Db::new();
-    let (mut session, mut listener) = (db.connect(), db.connect());
+    let (_db, [mut session, mut listener]) = Db::connected();
     session.run("SELECT taskq.insert_many('x', '{1,2,3,4}', max_tries => 1)");
     let grants = session.own("ann", 4, &["x"]).unwrap();
     let channels = channels(&mut listener);
@@ -110,8 +106,7 @@ fn what_ends_otherwise_tells_no_actor() {
 
 #[test]
 fn what_is_undone_tells_no_actor() {
-    let db = Db::new();
-    let (mut session, mut listener) = (db.connect(), db.connect());
+    let (_db, [mut session, mut listener]) = Db::connected();
     held(&mut session);
     let channels = channels(&mut listener);
     session.run("BEGIN; SELECT taskq.cancel_tasks('{a1,b1}'); ROLLBACK");
@@ -127,8 +122,7 @@ fn what_is_undone_tells_no_actor() {
 
 #[test]
 fn at_each_level_of_isolation() {
-    let db = Db::new();
-    let (mut session, mut listener) = (db.connect(), db.connect());
+    let (_db, [mut session, mut listener]) = Db::connected();
     held(&mut session);
     let channels = channels(&mut listener);
     for (level, id) in [("REPEATABLE READ", "a1"), ("SERIALIZABLE", "a2")] {
@@ -156,8 +150,7 @@ fn a_transaction_that_is_prepared_sends_nothing_and_does_not_fail() {
 
 #[test]
 fn each_actor_has_a_channel_whatever_its_name() {
-    let db = Db::new();
-    let (mut session, mut listener) = (db.connect(), db.connect());
+    let (_db, [mut session, mut listener]) = Db::connected();
     let actors = [
         "w".repeat(1000),
         format!("{}v", "w".repeat(999)),

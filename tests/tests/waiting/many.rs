@@ -45,8 +45,7 @@ fn make_names(session: &mut Session) {
 
 #[test]
 fn a_wait_for_very_many_actions_takes_a_handful_of_locks() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     for known in [false, true] {
         if known {
             make_names(&mut session);
@@ -65,8 +64,7 @@ fn a_wait_for_very_many_actions_takes_a_handful_of_locks() {
 /// Several calls wait for any action, with different lists: the one that is found first passes it on.
 #[test]
 fn a_call_that_was_woken_for_another_wakes_it() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     make_names(&mut session);
     for _ in 0..3 {
         for (prefix, other) in [("a", "b"), ("b", "a")] {
@@ -92,8 +90,7 @@ fn a_call_that_was_woken_for_another_wakes_it() {
 /// Limits of thousands of groups, set in one transaction.
 #[test]
 fn limits_of_thousands_of_groups_take_a_bounded_number_of_locks() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     session.run(
         "BEGIN; SELECT taskq.set_group('g' || n, max_concurrency => 1) FROM generate_series(1, 3000) AS n",
     );

@@ -6,18 +6,22 @@ use taskq_tests::{Cluster, Db, Progress, listen, notifications};
 
 #[test]
 fn ids_of_any_length_have_channels_and_payloads() {
-    let db = Db::new();
-    let (mut session, mut listener) = (db.connect(), db.connect());
+    let (_db, [mut session, mut listener]) = Db::connected();
     let ids = [
         "i".repeat(1000),
         format!("{}j", "i".repeat(999)),
         "\u{1f980}".repeat(250),
+        "\u{5b57}".repeat(333),
+        format!("{}x", "\u{5b57}".repeat(333)),
+        "\"Mixed\" Case".to_owned(),
+        "mixed case".to_owned(),
         "\"\\\n".to_owned(),
         " ".to_owned(),
     ];
     let mut expected = Vec::new();
     for id in &ids {
         let channel = listen(&mut listener, "task_channel", id);
+        assert!(channel.len() <= 63, "{channel}");
         session.insert(json!([{"id": id, "action": "x", "post_result": true}])).unwrap();
         session.perform("x", "completed");
         expected.push((channel, json!({"task_id": id, "status_code": "completed"})));
@@ -27,8 +31,7 @@ fn ids_of_any_length_have_channels_and_payloads() {
 
 #[test]
 fn a_transaction_notifies_once_for_each_task_it_settles() {
-    let db = Db::new();
-    let (mut session, mut listener) = (db.connect(), db.connect());
+    let (_db, [mut session, mut listener]) = Db::connected();
     for id in ["a", "b"] {
         listen(&mut listener, "task_channel", id);
     }
@@ -40,26 +43,6 @@ fn a_transaction_notifies_once_for_each_task_it_settles() {
         .collect();
     assert_eq!(ids.len(), 2, "{ids:?}");
     assert!(ids.contains(&json!("a")) && ids.contains(&json!("b")));
-}
-
-#[test]
-fn an_action_set_to_notify_does_so_once_per_transaction() {
-    let db = Db::new();
-    let (mut session, mut listener) = (db.connect(), db.connect());
-    let channel = listen(&mut listener, "action_channel", "x");
-    listen(&mut listener, "action_channel", "quiet");
-    session.run("SELECT taskq.set_action('x', notify => true)");
-    session.run("BEGIN; SELECT taskq.insert_task('a', 'x'); SELECT taskq.insert_task('b', 'x'), taskq.insert_task('q', 'quiet'); COMMIT");
-    let got = notifications(&mut listener, &mut session);
-    assert_eq!(got.iter().map(|(channel, _)| channel.as_str()).collect::<Vec<_>>(), [channel.as_str()]);
-    // Whatever makes a task ready: here a signal.
-    session.run("SELECT taskq.insert_task('p', 'quiet'), taskq.insert_task('c', 'x', depends_on => '{p}')");
-    assert!(notifications(&mut listener, &mut session).is_empty(), "a blocked task is not ready");
-    session.run("SELECT taskq.complete_task('p')");
-    assert_eq!(notifications(&mut listener, &mut session).len(), 1);
-    session.run("BEGIN; SELECT taskq.insert_task('never', 'x'); ROLLBACK");
-    session.run("SELECT taskq.set_action('x', notify => false); SELECT taskq.insert_task('d', 'x')");
-    assert!(notifications(&mut listener, &mut session).is_empty());
 }
 
 /// A commit with notifications takes a lock that all of the server share, and keeps it until it is over. Here one is

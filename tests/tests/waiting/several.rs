@@ -31,8 +31,7 @@ fn workers(db: &Db, watcher: &mut Session, max_tasks: i32) -> Vec<Background<usi
 
 /// Inserts `n` tasks in some way while all sleep, again and again; each time all must be taken at once.
 fn rounds(max_tasks: i32, n: usize, insert: impl Fn(&mut Session, &[Value])) {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     let workers = workers(&db, &mut watcher, max_tasks);
     let tasks = vec![json!({"action": "x"}); n];
     for _ in 0..ROUNDS {
@@ -89,8 +88,7 @@ fn commits_in_quick_succession_lose_no_wake_up_where_a_sleeper_may_take_many() {
 
 #[test]
 fn calls_of_wait_for_work_and_of_own_tasks_share_the_work() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     for n in 0..ROUNDS {
         let callers: Vec<_> = (0..6)
             .map(|m| {
@@ -123,9 +121,7 @@ fn calls_of_wait_for_work_and_of_own_tasks_share_the_work() {
 
 #[test]
 fn all_calls_that_wait_for_a_task_are_woken() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
-    session.insert(json!([{"id": "a", "action": "y"}])).unwrap();
+    let (db, [mut session, mut watcher]) = Db::with_tasks(json!([{"id": "a", "action": "y"}]));
     let sleepers: Vec<_> = (0..SLEEPERS)
         .map(|n| crate::sleeper::Sleeper::start(&db, &mut watcher, crate::sleeper::END[n % 2]))
         .collect();
@@ -139,8 +135,7 @@ fn all_calls_that_wait_for_a_task_are_woken() {
 /// see that it has been granted; asleep again they must not have that lock any more, or the return waits for them.
 #[test]
 fn no_call_sleeps_with_a_lock_on_a_task_that_another_was_granted() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     let start = |_| {
         let worker = db.connect().background(|session| {
             session.run("SET lock_timeout = '10s'");
@@ -175,8 +170,7 @@ fn no_call_sleeps_with_a_lock_on_a_task_that_another_was_granted() {
 /// One task after the other to one waiter that has just looked in vain, is about to look, or is about to sleep: the
 /// commits come at all moments of its way to sleep.
 fn one_by_one_to(wait: fn(&mut Session) -> Result<usize, postgres::Error>) {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     let (report, taken) = mpsc::channel();
     let waiter = db.connect().background(move |session| {
         while let Ok(tasks) = wait(session) {
@@ -220,9 +214,8 @@ fn a_commit_on_the_way_to_sleep_in_wait_for_work_is_not_missed() {
 /// As autovacuum locks a table while it gives back what is empty at its end.
 #[test]
 fn a_commit_while_a_look_waits_for_a_table_is_not_missed() {
-    let db = Db::new();
-    let (mut session, mut watcher, mut locker) = (db.connect(), db.connect(), db.connect());
-    session.insert(json!([{"id": "first", "action": "x"}])).unwrap();
+    let (db, [mut session, mut watcher, mut locker]) =
+        Db::with_tasks(json!([{"id": "first", "action": "x"}]));
     session.perform("x", "completed");
     locker.run("BEGIN; LOCK TABLE taskq.progress IN ACCESS EXCLUSIVE MODE");
     let waiter = db

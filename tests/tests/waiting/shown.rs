@@ -15,8 +15,7 @@ const SHOWN: [(&str, &str); 4] = [
 
 #[test]
 fn a_sleeping_backend_says_what_it_waits_for() {
-    let db = Db::new();
-    let mut watcher = db.connect();
+    let (db, [mut watcher]) = Db::connected();
     let version: i32 = watcher.one("SELECT current_setting('server_version_num')::int");
     watcher.run("SELECT taskq.insert_task('a', 'y')");
     for (call, name) in SHOWN {

@@ -6,8 +6,7 @@ use crate::sleeper::{END, Sleeper, WORK};
 
 #[test]
 fn a_sleeping_procedure_holds_no_snapshot_and_no_transaction_id() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     for (way, wake) in
         [(WORK[1], "SELECT taskq.insert_task('x', 'x')"), (END[1], "SELECT taskq.cancel_tasks('{a}')")]
     {
@@ -31,8 +30,7 @@ fn a_sleeping_procedure_holds_no_snapshot_and_no_transaction_id() {
 #[test]
 fn what_follows_a_procedure_in_a_block_runs_at_the_level_that_is_set() {
     // On wrong code it is READ COMMITTED without a word, and what is to be serializable is not.
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT taskq.insert_task('a', 'x'), taskq.insert_task('over', 'y'), taskq.cancel_tasks('{over}');
          CREATE TABLE levels (level text)",
@@ -65,8 +63,7 @@ fn what_follows_a_procedure_in_a_block_runs_at_the_level_that_is_set() {
 
 #[test]
 fn vacuum_removes_what_died_during_the_sleep_of_a_procedure() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     session.run("CREATE TABLE rows AS SELECT generate_series(1, 100) AS n");
     let sleeper = Sleeper::start(&db, &mut watcher, WORK[1]);
     session.run("DELETE FROM rows");
@@ -78,8 +75,7 @@ fn vacuum_removes_what_died_during_the_sleep_of_a_procedure() {
 
 #[test]
 fn a_procedure_in_a_transaction_block_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for way in [WORK[1], END[1]] {
         session.run("BEGIN");
         let error = session.simple_query(way.call).unwrap_err();
@@ -91,8 +87,7 @@ fn a_procedure_in_a_transaction_block_is_refused() {
 
 #[test]
 fn bad_time_outs_are_refused_and_zero_looks_once() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT taskq.insert_task('a', 'y')");
     for (call, argument) in
         [("wait_for_work('{x}'", "f"), ("wait_for_work('{y}'", "t"), ("wait_for_tasks('{a}'", "0")]

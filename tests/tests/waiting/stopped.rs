@@ -42,8 +42,7 @@ fn stop(session: &mut Session, actor: &str) -> i64 {
 #[test]
 fn both_calls_end_with_nothing_and_a_later_one_sleeps_on() {
     for (call, nothing) in WAYS {
-        let db = Db::new();
-        let mut watcher = db.connect();
+        let (db, [mut watcher]) = Db::connected();
         let mut session = named(&db, "ann");
         for _ in 0..3 {
             let sleeper = asleep(session, &mut watcher, call);
@@ -65,8 +64,7 @@ fn both_calls_end_with_nothing_and_a_later_one_sleeps_on() {
 
 #[test]
 fn all_calls_of_the_actor_end_and_no_others() {
-    let db = Db::new();
-    let mut watcher = db.connect();
+    let (db, [mut watcher]) = Db::connected();
     let mut sleepers: Vec<_> =
         WAYS.into_iter().map(|(call, _)| asleep(named(&db, "ann"), &mut watcher, call)).collect();
     sleepers.push(asleep(db.connect(), &mut watcher, WAYS[0].0));
@@ -93,8 +91,7 @@ fn all_calls_of_the_actor_end_and_no_others() {
 
 #[test]
 fn it_acts_at_once_and_whatever_becomes_of_its_transaction() {
-    let db = Db::new();
-    let (mut watcher, mut session) = (db.connect(), db.connect());
+    let (db, [mut watcher, mut session]) = Db::connected();
     let sleeper = asleep(named(&db, "ann"), &mut watcher, WAYS[0].0);
     session.run("BEGIN; SAVEPOINT s");
     assert_eq!(stop(&mut session, "ann"), 1);
@@ -109,8 +106,7 @@ fn it_acts_at_once_and_whatever_becomes_of_its_transaction() {
 
 #[test]
 fn of_two_calls_in_a_transaction_only_the_one_that_sleeps_ends() {
-    let db = Db::new();
-    let mut watcher = db.connect();
+    let (db, [mut watcher]) = Db::connected();
     let call = db.connect().background(move |session| {
         session.run("BEGIN");
         let statement = session
@@ -151,8 +147,7 @@ fn nothing_is_in_the_log_and_no_lock_is_left() {
 #[test]
 fn no_task_is_lost_between_a_stop_and_its_wake_up() {
     const TASKS: usize = 400;
-    let db = Db::new();
-    let mut watcher = db.connect();
+    let (db, [mut watcher]) = Db::connected();
     watcher.run("SELECT taskq.set_action('x', lease => '1 hour')");
     let (over, left) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let workers: Vec<_> = (0..3)

@@ -11,8 +11,7 @@ use crate::sleeper::{END, Sleeper, WORK};
 
 #[test]
 fn vacuum_full_does_not_wait_for_sleepers_and_they_sleep_on() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     session.run("SELECT taskq.insert_task('a', 'y')");
     let sleepers: Vec<Sleeper> =
         WORK.into_iter().chain(END).map(|way| Sleeper::start(&db, &mut watcher, way)).collect();
@@ -41,8 +40,7 @@ fn vacuum_full_does_not_wait_for_sleepers_and_they_sleep_on() {
 /// A look has to wait for such a command, and finds what has come meanwhile.
 #[test]
 fn a_look_that_meets_a_rewrite_waits_for_it_and_goes_on() {
-    let db = Db::new();
-    let (mut session, mut watcher, mut locker) = (db.connect(), db.connect(), db.connect());
+    let (db, [mut session, mut watcher, mut locker]) = Db::connected();
     for way in WORK {
         db.clear();
         session.run("SELECT taskq.insert_task('a', 'x', delay => '1 second')");
@@ -58,8 +56,7 @@ fn a_look_that_meets_a_rewrite_waits_for_it_and_goes_on() {
 /// No call is in the way of DROP EXTENSION either; a sleeper then ends with an error.
 #[test]
 fn drop_extension_does_not_wait_for_sleepers() {
-    let db = Db::new();
-    let (mut session, mut watcher) = (db.connect(), db.connect());
+    let (db, [mut session, mut watcher]) = Db::connected();
     session.run("SELECT taskq.insert_task('a', 'y')");
     let ways = WORK.into_iter().chain(END);
     let sleepers: Vec<Sleeper> = ways

@@ -19,6 +19,7 @@ const fn cause(name: &'static str, before: &'static str, event: &'static str) ->
 const READY: &[Cause] = &[
     cause("an insert", "", "SELECT taskq.insert_task('a', 'x')"),
     cause("a bulk insert", "", "SELECT taskq.insert_tasks('[{\"action\": \"x\"}, {\"action\": \"x\"}]')"),
+    cause("an insert of many", "", "SELECT taskq.insert_many('x', '{1,2}')"),
     cause(
         "the signal that frees a task",
         "SELECT taskq.insert_task('p', 'y'), taskq.insert_task('a', 'x', depends_on => '{p}')",
@@ -49,6 +50,27 @@ const READY: &[Cause] = &[
         "a retry",
         "SELECT taskq.insert_task('a', 'x'); SELECT taskq.cancel_tasks('{a}')",
         "SELECT taskq.retry_tasks('{a}')",
+    ),
+    cause(
+        "a release",
+        "SELECT taskq.insert_task('a', 'x'); SELECT taskq.own_tasks('v', 1, '{x}')",
+        "SELECT taskq.release_tasks('{a}')",
+    ),
+    cause(
+        "an update",
+        "SELECT taskq.insert_task('a', 'x', delay => '1 hour')",
+        "SELECT taskq.update_tasks('{a}', delay => '0')",
+    ),
+    cause(
+        "the removal of what was left to wait for",
+        "SELECT taskq.insert_task('done', 'y'), taskq.insert_task('p', 'y'); SELECT taskq.complete_task('done'); \
+        SELECT taskq.insert_task('a', 'x', depends_on => '{p,done}')",
+        "SELECT taskq.delete_tasks('{p}')",
+    ),
+    cause(
+        "the end of what a return has put off",
+        "SELECT taskq.insert_task('p', 'y'), taskq.insert_task('a', 'x', depends_on => '{p}')",
+        "SELECT taskq.return_task(task_id, token, delay_children => '1.5 seconds') FROM taskq.own_tasks('v', 1, '{y}')",
     ),
     cause("a due delay", "SELECT taskq.insert_task('a', 'x', delay => '1 second')", "SELECT 1"),
     cause(
@@ -106,6 +128,18 @@ const READY: &[Cause] = &[
         "SELECT taskq.set_action('x', max_concurrency => 2)",
     ),
     cause(
+        "a place of a group",
+        "SELECT taskq.set_group('g', max_concurrency => 1); SELECT taskq.insert_task('a', 'x', group_id => 'g'), \
+        taskq.insert_task('b', 'x', group_id => 'g'); CREATE TABLE held AS SELECT * FROM taskq.own_tasks('v', 1, '{x}')",
+        "SELECT taskq.return_task(task_id, token) FROM held",
+    ),
+    cause(
+        "a higher limit of groups",
+        "SELECT taskq.set_action('x', max_per_group => 1); SELECT taskq.insert_task('a', 'x', group_id => 'g'), \
+        taskq.insert_task('b', 'x', group_id => 'g'); SELECT taskq.own_tasks('v', 1, '{x}')",
+        "SELECT taskq.set_action('x', max_per_group => 2)",
+    ),
+    cause(
         "a refilled rate",
         "SELECT taskq.set_action('x', rate_limit => 1, rate_period => '1.5 seconds'); \
         SELECT taskq.insert_task('a', 'x'), taskq.insert_task('b', 'x'); SELECT taskq.own_tasks('v', 1, '{x}')",
@@ -118,6 +152,16 @@ const READY: &[Cause] = &[
         "SELECT taskq.return_task(task_id, token) FROM held",
     ),
     cause("a schedule", "", "SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"x\"}')"),
+    cause(
+        "a run by hand",
+        "SELECT taskq.schedule('s', '0 0 1 1 *', '{\"action\": \"x\"}')",
+        "SELECT taskq.run_schedule('s')",
+    ),
+    cause(
+        "a resumed schedule",
+        "SELECT taskq.schedule('s', '* * * * * *', '{\"action\": \"x\"}'); SELECT taskq.pause_schedule('s')",
+        "SELECT taskq.resume_schedule('s')",
+    ),
     // The commits of subtransactions, in each of the ways there are.
     cause(
         "a released savepoint",
@@ -178,6 +222,12 @@ const SETTLED: &[Cause] = &[
         "SELECT taskq.complete_task('p')",
     ),
     cause(
+        "the removal of what was left to wait for",
+        "SELECT taskq.insert_task('done', 'y'), taskq.insert_task('p', 'y'); SELECT taskq.complete_task('done'); \
+        SELECT taskq.insert_task('a', 'y', depends_on => '{p,done}', spontaneous => true)",
+        "SELECT taskq.delete_tasks('{p}')",
+    ),
+    cause(
         "a replacement",
         "SELECT taskq.insert_task('a', 'y')",
         "SELECT taskq.replace_tasks('[{\"id\": \"a\", \"action\": \"y\"}]')",
@@ -193,7 +243,8 @@ const SETTLED: &[Cause] = &[
 const CLEAN: &str = "DROP TABLE IF EXISTS held, many; \
     SELECT taskq.unschedule(name) FROM taskq.schedules; \
     SELECT taskq.resume_group(group_id) FROM taskq.groups WHERE paused; \
-    SELECT taskq.resume_action(action), taskq.set_action(action, clear => '{max_concurrency,rate_limit}') \
+    SELECT taskq.set_group(group_id, clear => '{max_concurrency}') FROM taskq.groups; \
+    SELECT taskq.resume_action(action), taskq.set_action(action, clear => '{max_concurrency,max_per_group,rate_limit}') \
       FROM taskq.actions";
 
 /// Lets a call sleep, and makes the event happen.

@@ -21,8 +21,7 @@ const KINDS: &[(&str, &str)] = &[
 fn a_call_that_is_woken_for_a_task_in_hand_sleeps_on_without_an_id() {
     for (kind, setting) in KINDS {
         for keys in [json!({}), json!({"merge_key": "k"}), json!({"group_id": "g", "workgroup": "w"})] {
-            let db = Db::new();
-            let (mut session, mut holder) = (db.connect(), db.connect());
+            let (db, [mut session, mut holder]) = Db::connected();
             session.run(setting);
             let task = |id: &str| -> Value {
                 let mut task = json!({"id": id, "action": "x"});
@@ -58,8 +57,7 @@ fn a_call_that_finds_its_limits_used_up_sleeps_without_an_id() {
         ("max_concurrency => 1, max_per_group => 5", "", "max_concurrency => 2"),
         ("max_concurrency => 5", "SELECT taskq.set_group('g', max_concurrency => 1)", "max_concurrency => 6"),
     ] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (db, [mut session]) = Db::connected();
         session.run(&format!("SELECT taskq.set_action('x', {setting}); {used_up}"));
         session.insert(json!([
             {"id": "first", "action": "x", "group_id": "g"}, {"id": "second", "action": "x", "group_id": "g"}]))
@@ -86,8 +84,7 @@ fn a_call_that_finds_its_limits_used_up_sleeps_without_an_id() {
 #[test]
 fn a_call_that_passes_a_thousand_tasks_in_hand_takes_few_locks() {
     for setting in ["fair => false", "fair => true", "max_concurrency => 2000"] {
-        let db = Db::new();
-        let (mut session, mut holder) = (db.connect(), db.connect());
+        let (_db, [mut session, mut holder]) = Db::connected();
         session.run(&format!("SELECT taskq.set_action('x', {setting})"));
         session.run("SELECT count(*) FROM taskq.insert_many('x', array_fill('body'::text, ARRAY[1001]))");
         holder.run("BEGIN");
@@ -106,8 +103,7 @@ fn a_call_that_passes_a_thousand_tasks_in_hand_takes_few_locks() {
 fn sleepers_that_are_woken_for_the_same_task() {
     const SLEEPERS: usize = 16;
     const ROUNDS: usize = 300;
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     // The call before has planned what it needs; the one that counts is fast.
     let work = |mut session: Session| {
         loop {

@@ -19,9 +19,7 @@ fn barrier(condition: &str) -> Value {
 
 #[test]
 fn what_is_behind_a_barrier_is_free_in_the_transaction_of_the_last_member() {
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
-    session.insert(barrier("completed")).unwrap();
+    let (_db, [mut session, mut other]) = Db::with_tasks(barrier("completed"));
     let held = hold(&mut session, "member");
     session.complete(&held[2]);
     session.complete(&held[0]);
@@ -37,9 +35,7 @@ fn what_is_behind_a_barrier_is_free_in_the_transaction_of_the_last_member() {
 
 #[test]
 fn one_failed_member_fails_a_barrier_that_wants_all_to_complete() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(barrier("completed")).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(barrier("completed"));
     let held = hold(&mut session, "member");
     session.give("b", held[1].token, "aborted").unwrap();
     assert_eq!(states(&mut session, ["barrier", "next 1", "next 2"]), ["aborted"; 3]);
@@ -51,9 +47,7 @@ fn one_failed_member_fails_a_barrier_that_wants_all_to_complete() {
 
 #[test]
 fn a_barrier_that_wants_all_to_be_settled_counts_the_failures() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(barrier("settled")).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(barrier("settled"));
     let held = hold(&mut session, "member");
     session.give("b", held[1].token, "aborted").unwrap();
     session.cancel(&["c"]).unwrap();
@@ -68,8 +62,7 @@ fn a_barrier_that_wants_all_to_be_settled_counts_the_failures() {
 #[test]
 fn barriers_on_barriers_pass_in_one_go_and_an_abort_passes_them_too() {
     for (end, through) in [("completed", "ready"), ("aborted", "aborted")] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         let mut tasks = vec![json!({"id": "start", "action": "x"})];
         for level in 0..20 {
             let above = if level == 0 { "start".to_owned() } else { format!("b{}", level - 1) };
@@ -88,9 +81,7 @@ fn barriers_on_barriers_pass_in_one_go_and_an_abort_passes_them_too() {
 
 #[test]
 fn a_barrier_can_get_more_members_while_it_is_blocked_and_none_once_it_has_passed() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(barrier("completed")).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(barrier("completed"));
     let held = hold(&mut session, "member");
     session.insert(json!([{"id": "late", "action": "late", "to_signal_after": ["barrier"]}])).unwrap();
     held.iter().for_each(|grant| session.complete(grant));
@@ -105,8 +96,7 @@ fn a_barrier_can_get_more_members_while_it_is_blocked_and_none_once_it_has_passe
 #[test]
 fn a_barrier_stands_for_all_edges_between_two_groups() {
     // 200 times 200 edges would be 40,000; with a barrier there are 400, and the effect is the same.
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_tasks(taskq.chain(
             (SELECT jsonb_agg(jsonb_build_object('id', 'first ' || i, 'action', 'first')) FROM generate_series(1, 200) i),
@@ -126,9 +116,7 @@ fn a_barrier_stands_for_all_edges_between_two_groups() {
 
 #[test]
 fn a_barrier_is_not_for_workers_nor_for_hands() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(barrier("completed")).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(barrier("completed"));
     assert!(session.own("w", 10, &["barrier"]).unwrap().is_empty());
     refused(&mut session, "TQ005", "barrier", "SELECT taskq.complete_task('barrier')", &[]);
     session.cancel(&["barrier"]).unwrap();

@@ -28,8 +28,7 @@ fn built(session: &mut Session, expression: &str) -> Vec<Value> {
 
 #[test]
 fn a_chain_links_each_block_with_the_one_before_it() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let [a, b, c] = ["a", "b", "c"].map(task);
     assert_eq!(edges(&mut session, &format!("taskq.chain({a}, {b}, {c})")), ["a > b", "b > c"]);
     assert_eq!(edges(&mut session, &format!("taskq.parallel({a}, {b}, {c})")), [""; 0]);
@@ -52,8 +51,7 @@ fn a_chain_links_each_block_with_the_one_before_it() {
 
 #[test]
 fn builders_nest_three_deep_and_deeper() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let [a, b, c, d, e, f, g] = ["a", "b", "c", "d", "e", "f", "g"].map(task);
     // a, then (b then (c | d) then e) beside f, then g.
     let inner = format!("taskq.chain({b}, taskq.parallel({c}, {d}), {e})");
@@ -69,8 +67,7 @@ fn builders_nest_three_deep_and_deeper() {
 
 #[test]
 fn a_chord_of_chords_waits_for_the_callbacks_of_the_inner_ones() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let [a, b, c, d, e, f, g] = ["a", "b", "c", "d", "e", "f", "g"].map(task);
     let first = format!("taskq.chord(taskq.parallel({a}, {b}), {c})");
     let second = format!("taskq.chord(taskq.parallel({d}, {e}), {f})");
@@ -80,8 +77,7 @@ fn a_chord_of_chords_waits_for_the_callbacks_of_the_inner_ones() {
 
 #[test]
 fn a_chain_of_groups_links_all_members_with_all() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let group = |ids: [&str; 2]| format!("taskq.parallel({}, {})", task(ids[0]), task(ids[1]));
     let chain = format!("taskq.chain({}, {}, {})", group(["a", "b"]), group(["c", "d"]), group(["e", "f"]));
     let expected = ["a > c", "a > d", "b > c", "b > d", "c > e", "c > f", "d > e", "d > f"];
@@ -90,8 +86,7 @@ fn a_chain_of_groups_links_all_members_with_all() {
 
 #[test]
 fn empty_blocks_are_passed_over() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let [a, b] = ["a", "b"].map(task);
     for chain in [
         format!("taskq.chain({a}, '[]', {b})"),
@@ -115,8 +110,7 @@ fn empty_blocks_are_passed_over() {
 
 #[test]
 fn tasks_without_an_id_get_one_and_the_others_keep_theirs() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let built = built(
         &mut session,
         "taskq.chain('{\"action\": \"a\"}', '[{\"action\": \"b\", \"id\": null}, {\"action\": \"b\", \"id\": \"mine\"}]', taskq.map('c', '[1, 2, 3]'))",
@@ -133,8 +127,7 @@ fn tasks_without_an_id_get_one_and_the_others_keep_theirs() {
 
 #[test]
 fn values_pass_through_unchanged() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let bodies = [
         "1.10",
         "12345678901234567890123456789012345678901234567890",
@@ -175,8 +168,7 @@ fn values_pass_through_unchanged() {
 
 #[test]
 fn map_is_in_the_order_of_the_bodies() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let bodies: Vec<String> = session.all(
         "SELECT t ->> 'body' FROM jsonb_array_elements(taskq.map('x', (SELECT jsonb_agg(i) FROM generate_series(1, 5000) i)))
                                   WITH ORDINALITY AS e(t, n) ORDER BY n",
@@ -186,8 +178,7 @@ fn map_is_in_the_order_of_the_bodies() {
 
 #[test]
 fn dependencies_that_are_there_stay_and_decide_on_entries_and_exits() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let before = task("before");
     // Within the block: b after a, and c before b; so a and c are entries, b is the exit.
     let block = r#"'[{"id": "a", "action": "x"}, {"id": "b", "action": "x", "depends_on": [{"id": "a", "condition": "settled"}]},
@@ -213,8 +204,7 @@ fn dependencies_that_are_there_stay_and_decide_on_entries_and_exits() {
 
 #[test]
 fn what_is_no_block_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let cases = [
         ("22004", "blocks", "taskq.chain(VARIADIC NULL)"),
         ("22004", "header", "taskq.chord(NULL, '{}')"),

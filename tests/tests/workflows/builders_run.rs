@@ -80,8 +80,7 @@ fn insert(session: &mut Session, expression: &str) {
 #[test]
 fn random_nestings_run_in_exactly_the_order_that_they_say() {
     for seed in 1..=15 {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         let mut random = Random::new(seed);
         let block = Block::random(&mut random, 5, &mut 0);
         insert(&mut session, &format!("taskq.parallel({})", block.sql()));
@@ -109,8 +108,7 @@ fn random_nestings_run_in_exactly_the_order_that_they_say() {
 
 #[test]
 fn a_chord_of_chords_calls_each_callback_once_with_the_results_of_its_own_header() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let inner =
         |n: i32| format!("taskq.chord(taskq.map('double', '[{n}, {}]'), '{{\"action\": \"add\"}}')", n + 1);
     let outer = format!(

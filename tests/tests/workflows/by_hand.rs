@@ -8,16 +8,12 @@ use super::states;
 
 #[test]
 fn an_approval_by_hand_gives_a_result_to_dependents_and_waiting_calls() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "draft", "action": "write"},
-            {"id": "approve", "action": "approval", "depends_on": ["draft"]},
-            {"id": "publish", "action": "publish", "depends_on": ["approve"]},
-            {"id": "escalate", "action": "mail", "depends_on": [{"id": "approve", "condition": "aborted"}]},
-        ]))
-        .unwrap();
+    let (db, [mut session]) = Db::with_tasks(json!([
+        {"id": "draft", "action": "write"},
+        {"id": "approve", "action": "approval", "depends_on": ["draft"]},
+        {"id": "publish", "action": "publish", "depends_on": ["approve"]},
+        {"id": "escalate", "action": "mail", "depends_on": [{"id": "approve", "condition": "aborted"}]},
+    ]));
     session.perform("write", "completed");
     let waiter = db.connect().background(|session| session.wait("approve", "60 seconds").unwrap());
     session.until_asleep(waiter.pid());
@@ -37,13 +33,9 @@ fn an_approval_by_hand_gives_a_result_to_dependents_and_waiting_calls() {
 
 #[test]
 fn a_rejection_is_a_cancel_and_runs_the_other_branch() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "approve", "action": "approval"},
-                       {"id": "publish", "action": "publish", "depends_on": ["approve"]},
-                       {"id": "escalate", "action": "mail", "depends_on": [{"id": "approve", "condition": "aborted"}]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "approve", "action": "approval"},
+            {"id": "publish", "action": "publish", "depends_on": ["approve"]},
+            {"id": "escalate", "action": "mail", "depends_on": [{"id": "approve", "condition": "aborted"}]}]));
     session.run("SELECT taskq.cancel_tasks('{approve}', 'not like this')");
     assert_eq!(states(&mut session, ["publish", "escalate"]), ["aborted", "ready"]);
     refused(&mut session, "TQ005", "approve", "SELECT taskq.complete_task('approve')", &[]);
@@ -51,12 +43,10 @@ fn a_rejection_is_a_cancel_and_runs_the_other_branch() {
 
 #[test]
 fn what_is_ready_given_back_or_scheduled_can_be_completed_by_hand() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "ready", "action": "a"}, {"id": "back", "action": "b"}, {"id": "later", "action": "c", "delay": "1 day"},
-                       {"id": "retried", "action": "d"}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "ready", "action": "a"}, {"id": "back", "action": "b"}, {"id": "later", "action": "c", "delay": "1 day"},
+               {"id": "retried", "action": "d"}]),
+    );
     session.perform("b", "pending");
     let grant = session.own_one("d");
     session.give_with("retried", grant.token, "pending", "retry_after => '1 hour'").unwrap();
@@ -69,14 +59,10 @@ fn what_is_ready_given_back_or_scheduled_can_be_completed_by_hand() {
 
 #[test]
 fn what_is_blocked_held_or_settled_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(
-            json!([{"id": "held", "action": "x"}, {"id": "blocked", "action": "y", "depends_on": ["held"]},
-                       {"id": "late", "action": "z"}, {"id": "done", "action": "d"}]),
-        )
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "held", "action": "x"}, {"id": "blocked", "action": "y", "depends_on": ["held"]},
+               {"id": "late", "action": "z"}, {"id": "done", "action": "d"}]),
+    );
     let held = session.own_one("x");
     // Its deadline has passed, but its actor may still return it.
     let late = session.own_one_with("z", "lease => '0'");
@@ -93,8 +79,7 @@ fn what_is_blocked_held_or_settled_is_refused() {
 #[test]
 fn a_worker_that_was_granted_the_task_first_keeps_it() {
     for commit in [true, false] {
-        let db = Db::new();
-        let (mut worker, operator, mut watcher) = (db.connect(), db.connect(), db.connect());
+        let (_db, [mut worker, operator, mut watcher]) = Db::connected();
         watcher.insert(json!([{"id": "t", "action": "x"}])).unwrap();
         worker.run("BEGIN");
         let grant = worker.own_one("x");
@@ -115,8 +100,7 @@ fn a_worker_that_was_granted_the_task_first_keeps_it() {
 
 #[test]
 fn a_worker_that_asks_while_the_operator_is_at_it_gets_the_next_one() {
-    let db = Db::new();
-    let (mut operator, mut worker) = (db.connect(), db.connect());
+    let (_db, [mut operator, mut worker]) = Db::connected();
     worker.insert(json!([{"id": "t", "action": "x"}, {"id": "next", "action": "x"}])).unwrap();
     operator.run("BEGIN; SELECT taskq.complete_task('t')");
     assert_eq!(worker.own_one("x").task_id, "next");

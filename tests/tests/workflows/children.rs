@@ -28,8 +28,7 @@ const DEPENDENTS: [&str; 3] = ["completed", "settled", "aborted"];
 
 #[test]
 fn children_are_born_in_the_transaction_of_the_return() {
-    let db = Db::new();
-    let (mut session, mut other) = (db.connect(), db.connect());
+    let (_db, [mut session, mut other]) = Db::connected();
     let grant = family(&mut session);
     session.run("BEGIN");
     let children =
@@ -47,33 +46,8 @@ fn children_are_born_in_the_transaction_of_the_return() {
 }
 
 #[test]
-fn a_rollback_takes_the_children_back_and_leaves_the_token_good() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let grant = family(&mut session);
-    for savepoint in [false, true] {
-        session.run(if savepoint { "BEGIN; SAVEPOINT s" } else { "BEGIN" });
-        give_blocking(&mut session, &grant, "completed", &json!([{"id": "c", "action": "child"}]));
-        session.run(if savepoint { "ROLLBACK TO s; COMMIT" } else { "ROLLBACK" });
-        assert_eq!(states(&mut session, ["p", "c", "completed"]), ["in-progress", "gone", "blocked"]);
-        assert_eq!(session.task("completed").unwrap().total_dependencies, 1);
-    }
-    // The second attempt has other children, under a savepoint that is kept.
-    session.run("BEGIN; SAVEPOINT s");
-    give_blocking(&mut session, &grant, "completed", &json!([{"id": "c2", "action": "child"}]));
-    session.run("RELEASE s; COMMIT");
-    assert_eq!(
-        states(&mut session, ["p", "c", "c2", "completed"]),
-        ["completed", "gone", "ready", "blocked"]
-    );
-    session.perform("child", "completed");
-    assert_eq!(session.state("completed"), "ready");
-}
-
-#[test]
 fn with_children_block_dependents_wait_for_the_children_too() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = family(&mut session);
     give_blocking(
         &mut session,
@@ -94,8 +68,7 @@ fn with_children_block_dependents_wait_for_the_children_too() {
 
 #[test]
 fn a_child_that_aborts_counts_by_the_condition_of_its_parent() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = family(&mut session);
     give_blocking(&mut session, &grant, "completed", &json!([{"id": "c", "action": "c"}]));
     session.perform("c", "aborted");
@@ -107,8 +80,7 @@ fn a_child_that_aborts_counts_by_the_condition_of_its_parent() {
 #[test]
 fn children_of_a_parent_that_aborts_hold_back_dependents_on_its_abort() {
     for child_end in ["completed", "aborted"] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         let grant = family(&mut session);
         give_blocking(&mut session, &grant, "aborted", &json!([{"id": "c", "action": "c"}]));
         assert_eq!(states(&mut session, DEPENDENTS), ["aborted", "blocked", "blocked"]);
@@ -122,11 +94,9 @@ fn children_of_a_parent_that_aborts_hold_back_dependents_on_its_abort() {
 
 #[test]
 fn children_of_children_block_as_well_to_any_depth() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "0", "action": "grow"}, {"id": "end", "action": "end", "depends_on": ["0"]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "0", "action": "grow"}, {"id": "end", "action": "end", "depends_on": ["0"]}]),
+    );
     for depth in 1..=30 {
         let grant = session.own_one("grow");
         give_blocking(
@@ -144,12 +114,9 @@ fn children_of_children_block_as_well_to_any_depth() {
 
 #[test]
 fn children_may_depend_on_each_other_on_their_parent_and_on_stored_tasks() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "p", "action": "parent"}, {"id": "other", "action": "other"},
-                       {"id": "end", "action": "end", "depends_on": ["p"]}]))
-        .unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "p", "action": "parent"}, {"id": "other", "action": "other"},
+                {"id": "end", "action": "end", "depends_on": ["p"]}]));
     let grant = session.own_one("parent");
     let children = json!([
         {"id": "c3", "action": "work", "depends_on": ["c1", "c2"]},
@@ -171,8 +138,7 @@ fn children_may_depend_on_each_other_on_their_parent_and_on_stored_tasks() {
 
 #[test]
 fn a_child_that_depends_on_its_parent_counts_it_once() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (block, end) in [(false, "completed"), (true, "completed"), (true, "aborted")] {
         session.insert(json!([{"id": "p", "action": "parent"}, {"id": "open", "action": "open"}])).unwrap();
         let grant = session.own_one("parent");
@@ -194,8 +160,7 @@ fn a_child_that_depends_on_its_parent_counts_it_once() {
 
 #[test]
 fn a_child_that_names_a_dependent_itself_keeps_its_own_condition() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = family(&mut session);
     let children =
         json!([{"id": "c", "action": "c", "to_signal_after": [{"id": "completed", "condition": "settled"}]}]);
@@ -206,8 +171,7 @@ fn a_child_that_names_a_dependent_itself_keeps_its_own_condition() {
 
 #[test]
 fn children_that_are_settled_from_the_start_hold_back_no_dependent() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = family(&mut session);
     let children = json!([{"id": "s", "action": "s", "spontaneous": true},
                           {"id": "s2", "action": "s", "spontaneous": true, "depends_on": ["p", "s"]}]);
@@ -220,8 +184,7 @@ fn children_that_are_settled_from_the_start_hold_back_no_dependent() {
 
 #[test]
 fn dependents_that_have_ended_already_are_left_alone() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = family(&mut session);
     session.cancel(&["completed"]).unwrap();
     give_blocking(&mut session, &grant, "completed", &json!([{"id": "c", "action": "c"}]));
@@ -233,11 +196,9 @@ fn dependents_that_have_ended_already_are_left_alone() {
 
 #[test]
 fn ten_thousand_children_block_one_dependent() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "p", "action": "x"}, {"id": "end", "action": "end", "depends_on": ["p"]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "p", "action": "x"}, {"id": "end", "action": "end", "depends_on": ["p"]}]),
+    );
     session.run(
         "SELECT taskq.return_task(task_id, token, children_block => true, children =>
                    (SELECT jsonb_agg(jsonb_build_object('id', 'c' || i, 'action', 'c')) FROM generate_series(1, 10000) i))
@@ -251,12 +212,8 @@ fn ten_thousand_children_block_one_dependent() {
 /// `t` keeps the first end of `x`. On wrong code it waits for the children of the second, and aborts with them.
 #[test]
 fn children_of_an_end_that_counts_for_nothing_block_nothing() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "x", "action": "x"}, {"id": "y", "action": "y"},
-                       {"id": "t", "action": "t", "depends_on": ["x", "y"]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "x", "action": "x"}, {"id": "y", "action": "y"},
+            {"id": "t", "action": "t", "depends_on": ["x", "y"]}]));
     session.perform("x", "completed");
     session.run("SELECT taskq.rerun_tasks('{x}', downstream => false)");
     let grant = session.own_one("x");

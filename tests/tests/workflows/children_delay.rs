@@ -27,8 +27,7 @@ fn give_delayed(session: &mut Session, more: &str) {
 
 #[test]
 fn children_and_direct_dependents_are_not_owned_before_the_delay_is_over() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some(START));
     session
         .insert(json!([{"id": "p", "action": "parent"}, {"id": "d", "action": "x", "depends_on": ["p"]},
@@ -47,8 +46,7 @@ fn children_and_direct_dependents_are_not_owned_before_the_delay_is_over() {
 
 #[test]
 fn dependents_that_wait_for_children_or_others_keep_the_delay() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some(START));
     session
         .insert(json!([{"id": "p", "action": "parent"}, {"id": "q", "action": "q"},
@@ -72,8 +70,7 @@ fn dependents_that_wait_for_children_or_others_keep_the_delay() {
 
 #[test]
 fn the_delay_counts_from_the_return_not_from_when_the_dependent_is_free() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some(START));
     session
         .insert(json!([{"id": "p", "action": "parent"}, {"id": "q", "action": "q"},
@@ -87,8 +84,7 @@ fn the_delay_counts_from_the_return_not_from_when_the_dependent_is_free() {
 
 #[test]
 fn of_two_times_the_later_one_counts() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some(START));
     let late = "2030-01-01 02:00:00Z";
     session
@@ -107,45 +103,4 @@ fn of_two_times_the_later_one_counts() {
         owned_at(&mut session, "x", "2030-01-01 02:00:01Z"),
         ["late", "late child", "soon child", "twice"]
     );
-}
-
-#[test]
-fn a_rolled_back_delay_delays_no_dependent() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "p", "action": "parent"}, {"id": "d", "action": "x", "depends_on": ["p"]}]))
-        .unwrap();
-    let grant = session.own_one("parent");
-    session.run("BEGIN; SAVEPOINT s");
-    session.give_with("p", grant.token, "completed", "delay_children => '1 hour'").unwrap();
-    session.run("ROLLBACK TO s");
-    session.complete(&grant);
-    session.run("COMMIT");
-    assert_eq!(session.own_one("x").task_id, "d");
-}
-
-#[test]
-fn a_worker_that_sleeps_wakes_when_the_delay_is_over() {
-    let db = Db::new();
-    let (mut session, sleeper) = (db.connect(), db.connect());
-    session
-        .insert(json!([{"id": "p", "action": "parent"}, {"id": "d", "action": "x", "depends_on": ["p"]}]))
-        .unwrap();
-    let grant = session.own_one("parent");
-    let children = "children => '[{\"id\": \"c\", \"action\": \"x\"}]'";
-    session
-        .give_with("p", grant.token, "completed", &format!("delay_children => '0.3 seconds', {children}"))
-        .unwrap();
-    let sleeper = sleeper.background(|session| {
-        // A call may come back early with nothing, when it has done upkeep that others should see.
-        let mut ids = Vec::new();
-        while ids.len() < 2 {
-            let held = session.own_with("w", 2, &["x"], "wait => '30 seconds'").unwrap();
-            ids.extend(held.into_iter().map(|grant| grant.task_id));
-        }
-        ids.sort();
-        ids
-    });
-    assert_eq!(sleeper.join().1, ["c", "d"]);
 }

@@ -23,8 +23,7 @@ fn refuse(session: &mut Session, sqlstate: &str, naming: &str, token: Uuid, code
 
 #[test]
 fn a_return_for_another_try_brings_no_children_and_no_delay() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = setup(&mut session);
     for arguments in ["children => '[{\"id\": \"c\", \"action\": \"c\"}]'", "delay_children => '1 hour'"] {
         refuse(&mut session, "22023", "status_code", grant.token, "pending", arguments);
@@ -35,8 +34,7 @@ fn a_return_for_another_try_brings_no_children_and_no_delay() {
 
 #[test]
 fn children_that_insert_tasks_would_refuse_refuse_the_return() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = setup(&mut session);
     let cases = [
         ("TQ006", "action", r#"[{"id": "c"}]"#),
@@ -63,8 +61,7 @@ fn children_that_insert_tasks_would_refuse_refuse_the_return() {
 
 #[test]
 fn a_child_cannot_wait_for_a_task_that_waits_for_it() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = setup(&mut session);
     let arguments =
         "children => '[{\"id\": \"c\", \"action\": \"c\", \"depends_on\": [\"d\"]}]', children_block => true";
@@ -79,8 +76,7 @@ fn a_child_cannot_wait_for_a_task_that_waits_for_it() {
 
 #[test]
 fn a_bad_token_brings_no_children() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = setup(&mut session);
     let children = "children => '[{\"id\": \"c\", \"action\": \"c\"}]', children_block => true, delay_children => '1 hour'";
     refuse(&mut session, "TQ001", "p", Uuid::new_v4(), "completed", children);
@@ -91,8 +87,7 @@ fn a_bad_token_brings_no_children() {
 
 #[test]
 fn a_delay_out_of_range_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let grant = setup(&mut session);
     for delay in ["-1 second", "1001 years"] {
         let arguments = format!("delay_children => '{delay}'");
@@ -102,12 +97,10 @@ fn a_delay_out_of_range_is_refused() {
 
 #[test]
 fn in_a_batch_each_return_brings_its_own_children_and_a_bad_token_none() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "p", "action": "parent"}, {"id": "q", "action": "parent"}, {"id": "r", "action": "parent"},
-                       {"id": "d", "action": "d", "depends_on": ["p", "q", "r"]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "p", "action": "parent"}, {"id": "q", "action": "parent"}, {"id": "r", "action": "parent"},
+               {"id": "d", "action": "d", "depends_on": ["p", "q", "r"]}]),
+    );
     let held = super::hold(&mut session, "parent");
     let child = |id: &str| json!([{"id": id, "action": "child"}]);
     let returns = json!([
@@ -134,9 +127,8 @@ fn in_a_batch_each_return_brings_its_own_children_and_a_bad_token_none() {
 
 #[test]
 fn children_of_two_returns_of_a_batch_may_depend_on_each_other_in_the_order_of_the_call() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "p", "action": "parent"}, {"id": "q", "action": "parent"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "p", "action": "parent"}, {"id": "q", "action": "parent"}]));
     let held = super::hold(&mut session, "parent");
     let returns = json!([
         {"task_id": "p", "token": held[0].token, "children": [{"id": "p child", "action": "child"}]},

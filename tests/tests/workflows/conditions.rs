@@ -30,8 +30,7 @@ const WAYS: [&str; 9] = [
 
 #[test]
 fn each_condition_holds_however_and_whenever_the_edge_was_said() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let mut number = 0;
     for way in WAYS {
         for condition in CONDITIONS {
@@ -116,8 +115,7 @@ fn each_condition_holds_by_whatever_the_parent_ends() {
         ("spontaneous", "SELECT taskq.return_task(task_id, token) FROM taskq.own_tasks('w', 1, '{first}')"),
     ];
     for (name, statements) in ends {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         let mut p = json!({"id": "p", "action": "x", "max_tries": 1});
         if name == "cancelled with its parent" {
             p["depends_on"] = json!(["root"]);
@@ -142,71 +140,4 @@ fn each_condition_holds_by_whatever_the_parent_ends() {
             assert_eq!(task.num_failures, i32::from(end == "aborted"), "{name}, {condition}");
         }
     }
-}
-
-#[test]
-fn two_parents_by_all_conditions_in_all_orders_of_their_ends() {
-    let db = Db::new();
-    let mut session = db.connect();
-    let codes = ["completed", "aborted"];
-    let mut number = 0;
-    for (first, second) in pairs(&CONDITIONS, &CONDITIONS) {
-        for (p_end, q_end) in pairs(&codes, &codes) {
-            for p_is_first in [true, false] {
-                number += 1;
-                let (p, q, c) = (format!("p{number}"), format!("q{number}"), format!("c{number}"));
-                let after = json!([{"id": p, "condition": first}, {"id": q, "condition": second}]);
-                session
-                    .insert(json!([{"id": p, "action": p}, {"id": q, "action": q},
-                                   {"id": c, "action": "child", "depends_on": after}]))
-                    .unwrap();
-                let lost = [expected(first, p_end) == "aborted", expected(second, q_end) == "aborted"];
-                let ends = if p_is_first { [(&p, p_end), (&q, q_end)] } else { [(&q, q_end), (&p, p_end)] };
-                let lost_by_first = if p_is_first { lost[0] } else { lost[1] };
-                let case = format!("{first} {p_end}, {second} {q_end}, p first: {p_is_first}");
-
-                session.perform(ends[0].0, ends[0].1);
-                assert_eq!(session.state(&c), if lost_by_first { "aborted" } else { "blocked" }, "{case}");
-                session.perform(ends[1].0, ends[1].1);
-                let task = session.task(&c).unwrap();
-                assert_eq!(task.state, if lost.contains(&true) { "aborted" } else { "ready" }, "{case}");
-                if task.state == "ready" {
-                    let aborted = [p_end, q_end].iter().filter(|end| **end == "aborted").count() as i32;
-                    assert_eq!((task.num_failures, task.num_signals), (aborted, 2), "{case}");
-                }
-            }
-        }
-    }
-}
-
-fn pairs<'a>(a: &'a [&'a str], b: &'a [&'a str]) -> impl Iterator<Item = (&'a str, &'a str)> {
-    a.iter().flat_map(move |x| b.iter().map(move |y| (*x, *y)))
-}
-
-#[test]
-fn the_status_names_the_dependency_that_was_lost_and_how() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "p", "action": "x"}, {"id": "q", "action": "y"},
-            {"id": "run", "action": "z", "depends_on": ["p"]},
-            {"id": "after run", "action": "z", "depends_on": ["run"]},
-            {"id": "undo", "action": "z", "depends_on": [{"id": "q", "condition": "aborted"}]},
-            {"id": "after undo", "action": "z", "depends_on": ["undo"]},
-        ]))
-        .unwrap();
-    session.perform("x", "aborted");
-    session.perform("y", "completed");
-    let statuses =
-        ["run", "after run", "undo", "after undo"].map(|id| session.task(id).unwrap().status.unwrap());
-    assert_eq!(
-        statuses,
-        [
-            "dependency \"p\" aborted",
-            "dependency \"run\" aborted",
-            "skipped: dependency \"q\" completed",
-            "skipped: dependency \"undo\" was skipped",
-        ]
-    );
 }

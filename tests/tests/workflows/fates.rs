@@ -86,8 +86,7 @@ fn diamond(case: usize) -> [Node; 4] {
 #[test]
 fn every_diamond_ends_as_its_conditions_say() {
     const CASES: usize = 81 * 8;
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let mut tasks = Vec::new();
     for case in 0..CASES {
         for (number, node) in diamond(case).iter().enumerate() {
@@ -117,8 +116,7 @@ fn every_diamond_ends_as_its_conditions_say() {
 
 #[test]
 fn random_graphs_whose_edges_are_said_while_they_run_end_as_if_all_had_been_said_before() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for seed in 1..=12 {
         let mut random = Random::new(seed);
         let nodes: Vec<Node> = (0..50).map(|number| random_node(number, &mut random)).collect();

@@ -8,12 +8,10 @@ use super::{states, work_off};
 
 #[test]
 fn a_task_in_progress_may_put_new_tasks_before_what_it_blocks() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "plan", "action": "plan"}, {"id": "finish", "action": "finish", "depends_on": ["plan"]},
-                       {"id": "report", "action": "report", "depends_on": [{"id": "finish", "condition": "settled"}]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "plan", "action": "plan"}, {"id": "finish", "action": "finish", "depends_on": ["plan"]},
+               {"id": "report", "action": "report", "depends_on": [{"id": "finish", "condition": "settled"}]}]),
+    );
     let plan = session.own_one("plan");
     // In two calls, each of its own transaction; the plan itself keeps `finish` blocked meanwhile.
     session
@@ -40,11 +38,9 @@ fn a_task_in_progress_may_put_new_tasks_before_what_it_blocks() {
 #[test]
 fn inserting_and_returning_in_one_transaction_leave_no_moment_in_between() {
     for rollback in [true, false] {
-        let db = Db::new();
-        let (mut session, mut other) = (db.connect(), db.connect());
-        session
-            .insert(json!([{"id": "plan", "action": "plan"}, {"id": "finish", "action": "finish", "depends_on": ["plan"]}]))
-            .unwrap();
+        let (_db, [mut session, mut other]) = Db::with_tasks(
+            json!([{"id": "plan", "action": "plan"}, {"id": "finish", "action": "finish", "depends_on": ["plan"]}]),
+        );
         let plan = session.own_one("plan");
         session.run("BEGIN");
         session.insert(json!([{"id": "part", "action": "part", "to_signal_after": ["finish"]}])).unwrap();
@@ -64,12 +60,10 @@ fn inserting_and_returning_in_one_transaction_leave_no_moment_in_between() {
 
 #[test]
 fn returning_first_and_inserting_then_is_too_late_for_what_is_free() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "plan", "action": "plan"}, {"id": "barrier", "action": "b", "spontaneous": true, "depends_on": ["plan"]},
-                       {"id": "finish", "action": "finish", "depends_on": ["plan"]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "plan", "action": "plan"}, {"id": "barrier", "action": "b", "spontaneous": true, "depends_on": ["plan"]},
+               {"id": "finish", "action": "finish", "depends_on": ["plan"]}]),
+    );
     session.perform("plan", "completed");
     let late = |target: &str| {
         format!(
@@ -93,9 +87,8 @@ fn returning_first_and_inserting_then_is_too_late_for_what_is_free() {
 
 #[test]
 fn a_task_cannot_put_another_before_itself() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "plan", "action": "plan"}, {"id": "sub", "action": "sub"}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "plan", "action": "plan"}, {"id": "sub", "action": "sub"}]));
     let plan = session.own_one("plan");
     let query = "SELECT taskq.add_dependencies('[{\"after\": \"sub\", \"run\": \"plan\"}]'::jsonb)";
     refused(&mut session, "TQ005", "plan", query, &[]);
@@ -111,8 +104,7 @@ fn a_task_cannot_put_another_before_itself() {
 #[test]
 fn a_graph_that_grows_at_its_end_stays_sound_while_many_work() {
     // Every task of a generation inserts one of the next, before the common end, and then returns: two calls, two commits.
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let mut tasks = vec![json!({"id": "end", "action": "end"})];
     tasks.extend(
         (0..10).map(|i| json!({"id": format!("0 {i}"), "action": "step", "to_signal_after": ["end"]})),

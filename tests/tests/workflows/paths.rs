@@ -95,12 +95,10 @@ fn relatives_are_the_transitive_closure_with_least_distances_nearest_first() {
 
 #[test]
 fn a_relative_has_its_action_and_state() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "first"}, {"id": "b", "action": "second", "depends_on": ["a"]},
-                       {"id": "c", "action": "third", "depends_on": ["b", "a"]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "a", "action": "first"}, {"id": "b", "action": "second", "depends_on": ["a"]},
+               {"id": "c", "action": "third", "depends_on": ["b", "a"]}]),
+    );
     session.perform("first", "completed");
     let row =
         |of: &str| format!("SELECT concat_ws(' ', task_id, action, state, depth) FROM taskq.{of} ORDER BY 1");
@@ -179,8 +177,7 @@ fn check_path(graph: &Graph, weight: &[i64], id: usize, path: &[(usize, i64)], s
 
 #[test]
 fn the_critical_path_of_a_graph_that_has_not_run_is_the_chain_with_most_tasks() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let mut random = Random::new(7);
     let graph = random_graph(&mut session, 20, 40, &mut random);
     for id in 0..20 {
@@ -192,12 +189,10 @@ fn the_critical_path_of_a_graph_that_has_not_run_is_the_chain_with_most_tasks() 
 
 #[test]
 fn a_task_at_work_weighs_what_it_has_taken_so_far() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "1", "action": "slow"}, {"id": "2", "action": "fast"}, {"id": "3", "action": "fast", "depends_on": ["2"]},
-                       {"id": "4", "action": "end", "depends_on": ["1", "3"]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "1", "action": "slow"}, {"id": "2", "action": "fast"}, {"id": "3", "action": "fast", "depends_on": ["2"]},
+               {"id": "4", "action": "end", "depends_on": ["1", "3"]}]),
+    );
     assert_eq!(critical_path(&mut session, 4).iter().map(|(id, _)| *id).collect::<Vec<_>>(), [2, 3, 4]);
     set_clock(&mut session, 0);
     session.own_one("slow");
@@ -207,9 +202,7 @@ fn a_task_at_work_weighs_what_it_has_taken_so_far() {
 
 #[test]
 fn paths_ask_for_a_task_that_exists() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x"}]));
     for function in ["ancestors", "descendants", "critical_path"] {
         refused(&mut session, "TQ003", "absent", &format!("SELECT * FROM taskq.{function}('absent')"), &[]);
         refused(&mut session, "22004", "task_id", &format!("SELECT * FROM taskq.{function}(NULL)"), &[]);

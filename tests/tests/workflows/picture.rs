@@ -35,8 +35,7 @@ fn number(picture: &str, id: &str) -> String {
 
 #[test]
 fn text_shows_tasks_under_those_they_run_after_and_each_in_full_once() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     diamond(&mut session);
     let expected = "\
 top (x) completed
@@ -61,8 +60,7 @@ top (x) completed
 
 #[test]
 fn dot_has_a_box_for_each_task_and_an_arrow_for_each_edge() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     diamond(&mut session);
     let dot = graph(&mut session, "g", "'dot'");
     assert!(dot.starts_with("digraph ") && dot.trim_end().ends_with('}'), "{dot}");
@@ -89,8 +87,7 @@ fn dot_has_a_box_for_each_task_and_an_arrow_for_each_edge() {
 
 #[test]
 fn mermaid_has_a_node_for_each_task_an_arrow_for_each_edge_and_a_class_for_each_state() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     diamond(&mut session);
     let mermaid = graph(&mut session, "g", "'mermaid'");
     assert!(mermaid.starts_with("flowchart "), "{mermaid}");
@@ -112,8 +109,7 @@ fn mermaid_has_a_node_for_each_task_an_arrow_for_each_edge_and_a_class_for_each_
 
 #[test]
 fn ids_and_actions_of_any_kind_do_not_break_a_picture() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let odd = [
         "say \"hi\"",
         "back\\slash",
@@ -153,8 +149,7 @@ fn ids_and_actions_of_any_kind_do_not_break_a_picture() {
 /// A reader of a text in a terminal sees what is in an id, and the terminal is not moved, coloured or turned by it.
 #[test]
 fn a_text_has_no_control_characters() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let odd = "a\u{1b}[31mred\u{7}\u{9b}2J\tb\u{202e}c\u{7f}";
     session
         .insert(json!([
@@ -184,8 +179,7 @@ fn drawn(label: &str) -> String {
 /// On wrong code `<b>` and `&lt;b&gt;` are drawn alike.
 #[test]
 fn different_ids_are_drawn_differently_in_dot() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for id in ["<b>", "&lt;b>", "&amp;lt;b>", "&#65;", "A", "a&b", "\\N \\\"&#65;\\"] {
         session.insert(json!([{"id": id, "action": "x"}])).unwrap();
         let dot = graph(&mut session, id, "'dot'");
@@ -224,8 +218,7 @@ fn mermaid_draws(line: &str) -> String {
 
 #[test]
 fn ids_are_drawn_as_they_are_in_mermaid() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for id in [
         "style a:b>c",
         "style:#quot;>",
@@ -247,8 +240,7 @@ fn ids_are_drawn_as_they_are_in_mermaid() {
 
 #[test]
 fn a_large_graph_comes_in_pages_with_a_note_of_how_many_more_there_are() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('id', 'c' || i, 'action', 'x', 'group_id', 'chain',
             'depends_on', CASE i WHEN 1 THEN '[]' ELSE jsonb_build_array('c' || i - 1) END)) FROM generate_series(1, 2000) i))",
@@ -279,8 +271,7 @@ fn a_large_graph_comes_in_pages_with_a_note_of_how_many_more_there_are() {
 
 #[test]
 fn the_picture_of_a_deep_chain_does_not_grow_with_the_square_of_its_depth() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('id', 'c' || i, 'action', 'x',
             'depends_on', CASE i WHEN 1 THEN '[]' ELSE jsonb_build_array('c' || i - 1) END)) FROM generate_series(1, 10000) i))",
@@ -291,11 +282,9 @@ fn the_picture_of_a_deep_chain_does_not_grow_with_the_square_of_its_depth() {
 
 #[test]
 fn a_task_is_meant_before_a_group_of_the_same_name() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "same", "action": "x"}, {"id": "member", "action": "x", "group_id": "same"}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "same", "action": "x"}, {"id": "member", "action": "x", "group_id": "same"}]),
+    );
     assert_eq!(graph(&mut session, "same", "'text'"), "same (x) ready\n");
     session.delete(&["same"]).unwrap();
     assert_eq!(graph(&mut session, "same", "'text'"), "member (x) ready\n");
@@ -303,8 +292,7 @@ fn a_task_is_meant_before_a_group_of_the_same_name() {
 
 #[test]
 fn a_picture_of_nothing_or_in_no_known_form_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     diamond(&mut session);
     for (sqlstate, naming, arguments) in [
         ("TQ003", "absent", "'absent'"),

@@ -20,9 +20,7 @@ fn rows(session: &mut Session, task_id: &str) -> Value {
 
 #[test]
 fn results_come_in_the_order_of_insertion_with_all_that_the_dependencies_left() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "first", "action": "a"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "first", "action": "a"}]));
     session
         .insert(json!([
             {"id": "sum", "action": "sum", "depends_on":
@@ -59,9 +57,8 @@ fn results_come_in_the_order_of_insertion_with_all_that_the_dependencies_left() 
 
 #[test]
 fn results_come_on_request_only_and_are_an_empty_array_if_there_are_none() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x", "priority": -1}])).unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "x", "priority": -1}]));
     let plain: Option<Value> = session.one("SELECT results FROM taskq.own_tasks('w', 1, '{x}')");
     assert_eq!(plain, None);
     assert_eq!(results(&mut session, "x"), Some(json!([])));
@@ -70,8 +67,7 @@ fn results_come_on_request_only_and_are_an_empty_array_if_there_are_none() {
 
 #[test]
 fn in_a_batch_each_task_gets_those_of_its_own_dependencies() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let mut tasks: Vec<Value> = (0..20).map(|i| json!({"id": format!("p{i:02}"), "action": "p"})).collect();
     // Task c of 0..20 runs after all p below c.
     for c in 0..20 {
@@ -101,11 +97,8 @@ fn in_a_batch_each_task_gets_those_of_its_own_dependencies() {
 
 #[test]
 fn a_second_try_gets_the_results_again_and_a_retried_dependency_its_new_one() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "p", "action": "p"}, {"id": "c", "action": "c", "depends_on": ["p"]}]))
-        .unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "p", "action": "p"}, {"id": "c", "action": "c", "depends_on": ["p"]}]));
     let grant = session.own_one("p");
     session.give_with("p", grant.token, "aborted", "result => '\"bad\"'").unwrap();
     session.run("SELECT taskq.retry_tasks('{p}')");
@@ -122,9 +115,7 @@ fn a_second_try_gets_the_results_again_and_a_retried_dependency_its_new_one() {
 
 #[test]
 fn a_return_for_another_try_keeps_no_result() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "p", "action": "p"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "p", "action": "p"}]));
     let grant = session.own_one("p");
     session.give_with("p", grant.token, "pending", "result => '1', retry_after => '0'").unwrap();
     assert_eq!(session.task("p").unwrap().result, None);
@@ -134,8 +125,7 @@ fn a_return_for_another_try_keeps_no_result() {
 
 #[test]
 fn results_of_dependencies_that_are_gone_are_missing() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session
         .insert(json!([
@@ -160,11 +150,9 @@ fn results_of_dependencies_that_are_gone_are_missing() {
 
 #[test]
 fn children_hand_their_results_on_to_the_dependents_of_their_parent() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "p", "action": "p"}, {"id": "sum", "action": "sum", "depends_on": ["p"]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "p", "action": "p"}, {"id": "sum", "action": "sum", "depends_on": ["p"]}]),
+    );
     let grant = session.own_one("p");
     let children = json!([{"id": "c1", "action": "c"}, {"id": "c2", "action": "c"}]);
     session

@@ -5,8 +5,7 @@ use taskq_tests::Db;
 
 #[test]
 fn a_fan_in_of_ten_thousand_is_handed_over_complete_and_in_order() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_tasks(taskq.chord(
             (SELECT jsonb_agg(jsonb_build_object('id', 'part ' || i, 'action', 'part', 'body', i)) FROM generate_series(1, 10000) i),
@@ -46,8 +45,7 @@ fn a_fan_in_of_ten_thousand_is_handed_over_complete_and_in_order() {
 #[test]
 #[ignore = "long"]
 fn results_too_large_together_neither_lock_the_task_out_nor_its_action() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     // Eleven of 25 MB: jsonb holds 255 MB.
     session.run(
         "SELECT count(*) FROM taskq.insert_tasks(taskq.parallel(

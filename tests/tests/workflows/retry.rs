@@ -26,8 +26,7 @@ fn retry(session: &mut Session, ids: &[&str]) -> i64 {
 
 #[test]
 fn the_graph_goes_on_from_where_it_broke() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     pipeline(&mut session);
     for action in ["fetch", "split"] {
         session.perform(action, "completed");
@@ -63,9 +62,7 @@ fn the_graph_goes_on_from_where_it_broke() {
 
 #[test]
 fn an_old_token_is_not_good_for_the_retried_task() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "t", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "t", "action": "x"}]));
     let old = session.own_one("x");
     session.cancel(&["t"]).unwrap();
     assert_eq!(retry(&mut session, &["t"]), 1);
@@ -77,9 +74,7 @@ fn an_old_token_is_not_good_for_the_retried_task() {
 
 #[test]
 fn a_checkpoint_outlives_the_abort() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "t", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "t", "action": "x"}]));
     let grant = session.own_one("x");
     session
         .execute("SELECT taskq.report_status('t', $1, checkpoint => '{\"line\": 7}')", &[&grant.token])
@@ -92,8 +87,7 @@ fn a_checkpoint_outlives_the_abort() {
 
 #[test]
 fn a_task_that_was_cancelled_while_blocked_is_blocked_again() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     pipeline(&mut session);
     session.cancel(&["join"]).unwrap();
     assert_eq!(states(&mut session, ["join", "end", "fetch"]), ["aborted", "aborted", "ready"]);
@@ -109,8 +103,7 @@ fn a_task_that_was_cancelled_while_blocked_is_blocked_again() {
 
 #[test]
 fn siblings_that_run_meanwhile_are_waited_for_and_counted_once() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     pipeline(&mut session);
     session.perform("fetch", "completed");
     session.perform("split", "completed");
@@ -128,8 +121,7 @@ fn siblings_that_run_meanwhile_are_waited_for_and_counted_once() {
 
 #[test]
 fn of_two_failed_parents_the_dependent_comes_back_with_the_second() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     pipeline(&mut session);
     session.perform("fetch", "completed");
     session.perform("split", "completed");
@@ -149,8 +141,7 @@ fn of_two_failed_parents_the_dependent_comes_back_with_the_second() {
 
 #[test]
 fn the_whole_of_a_failed_graph_can_be_named_at_once() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     pipeline(&mut session);
     session.perform("fetch", "aborted");
     let all = ["end", "join", "part 1", "part 2", "part 3", "split", "fetch", "aside"];
@@ -162,22 +153,8 @@ fn the_whole_of_a_failed_graph_can_be_named_at_once() {
 }
 
 #[test]
-fn it_can_fail_and_be_retried_again_and_again() {
-    let db = Db::new();
-    let mut session = db.connect();
-    pipeline(&mut session);
-    for _ in 0..5 {
-        session.perform("fetch", "aborted");
-        assert_eq!(retry(&mut session, &["fetch"]), 8);
-    }
-    let waves = work_off(&mut session, &["fetch", "split", "part", "join", "end", "aside"]);
-    assert_eq!(waves.iter().map(Vec::len).sum::<usize>(), 8);
-}
-
-#[test]
 fn spontaneous_tasks_come_back_and_pass_again() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let s = |id: &str, after: &[&str]| -> Value {
         json!({"id": id, "action": "s", "spontaneous": true, "depends_on": after})
     };
@@ -196,42 +173,14 @@ fn spontaneous_tasks_come_back_and_pass_again() {
 
 #[test]
 fn a_cancelled_spontaneous_task_with_nothing_left_to_wait_for_completes_by_the_retry() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x"}, {"id": "s", "action": "s", "spontaneous": true, "depends_on": ["a"]},
-                       {"id": "t", "action": "s", "spontaneous": true, "depends_on": ["s"]},
-                       {"id": "end", "action": "end", "depends_on": ["t", "s"]}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "a", "action": "x"}, {"id": "s", "action": "s", "spontaneous": true, "depends_on": ["a"]},
+               {"id": "t", "action": "s", "spontaneous": true, "depends_on": ["s"]},
+               {"id": "end", "action": "end", "depends_on": ["t", "s"]}]),
+    );
     session.cancel(&["s"]).unwrap();
     session.perform("x", "completed");
     assert_eq!(states(&mut session, ["s", "t", "end"]), ["aborted"; 3]);
     assert_eq!(retry(&mut session, &["s"]), 3);
     assert_eq!(states(&mut session, ["s", "t", "end"]), ["completed", "completed", "ready"]);
-}
-
-#[test]
-fn a_sleeping_worker_is_woken_by_the_retry() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "t", "action": "x"}])).unwrap();
-    session.perform("x", "aborted");
-    let worker =
-        db.connect().background(|session| session.own_with("w", 1, &["x"], "wait => '60 seconds'").unwrap());
-    session.until_asleep(worker.pid());
-    retry(&mut session, &["t"]);
-    assert_eq!(worker.join().1[0].num_tries, 1);
-}
-
-#[test]
-fn a_rolled_back_retry_has_not_happened() {
-    let db = Db::new();
-    let mut session = db.connect();
-    pipeline(&mut session);
-    session.perform("fetch", "aborted");
-    session.run("BEGIN");
-    assert_eq!(retry(&mut session, &["fetch"]), 8);
-    session.run("ROLLBACK");
-    assert_eq!(states(&mut session, ["fetch", "end"]), ["aborted", "aborted"]);
-    assert!(session.own("w", 1, &["fetch"]).unwrap().is_empty());
 }

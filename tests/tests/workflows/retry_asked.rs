@@ -37,8 +37,7 @@ fn came_back(session: &mut Session, arguments: &str) -> Vec<String> {
 
 #[test]
 fn a_dependent_asked_for_by_its_id_is_refused_while_its_dependency_stays_lost() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     failed(&mut session);
     for (ids, naming) in
         [("{b}", "b"), ("{c}", "c"), ("{other,c}", "c"), ("{skipped}", "skipped"), ("{a,skipped}", "skipped")]
@@ -62,8 +61,7 @@ fn a_dependent_asked_for_by_its_id_is_refused_while_its_dependency_stays_lost() 
 
 #[test]
 fn unknown_ids_null_and_tasks_that_have_not_aborted_are_left_alone() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     failed(&mut session);
     assert!(came_back(&mut session, "ARRAY['absent', NULL, 'done']").is_empty());
     assert!(came_back(&mut session, "'{}'").is_empty());
@@ -74,8 +72,7 @@ fn unknown_ids_null_and_tasks_that_have_not_aborted_are_left_alone() {
 
 #[test]
 fn filters_apply_together_and_pass_over_tasks_that_cannot_come_back() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     failed(&mut session);
     let cases: [(&str, &[&str]); 11] = [
         ("actions => '{x}'", &["a", "b", "c", "other"]),
@@ -97,12 +94,9 @@ fn filters_apply_together_and_pass_over_tasks_that_cannot_come_back() {
 
 #[test]
 fn what_aborted_by_itself_downstream_stays_and_so_does_what_hangs_on_it() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y", "depends_on": ["a"]},
-                       {"id": "c", "action": "y", "depends_on": ["b"]}]))
-        .unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y", "depends_on": ["a"]},
+                {"id": "c", "action": "y", "depends_on": ["b"]}]));
     // Cancelled on purpose, before a failed: that is not a's doing.
     session.cancel(&["b"]).unwrap();
     session.perform("x", "aborted");
@@ -115,12 +109,9 @@ fn what_aborted_by_itself_downstream_stays_and_so_does_what_hangs_on_it() {
 
 #[test]
 fn a_dependency_that_would_close_a_cycle_by_now_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y", "depends_on": ["a"]},
-                       {"id": "c", "action": "z", "depends_on": ["b"]}]))
-        .unwrap();
+    let (_db, [mut session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y", "depends_on": ["a"]},
+                {"id": "c", "action": "z", "depends_on": ["b"]}]));
     session.cancel(&["b"]).unwrap();
     // b and c have ended, so a may wait for c, whatever way it ended.
     session.depend(json!([{"after": "c", "run": "a", "condition": "settled"}])).unwrap();
@@ -135,8 +126,7 @@ fn a_dependency_that_would_close_a_cycle_by_now_is_refused() {
 #[test]
 fn a_graph_half_of_which_cannot_come_back_is_sorted_out_quickly() {
     // A chain of 20,000 inserted last first, whose second task has lost two dependencies; only one is retried.
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_tasks((SELECT jsonb_agg(jsonb_build_object('id', 'c' || i, 'action', 'x',
                     'depends_on', CASE i WHEN 1 THEN '[]' WHEN 2 THEN '[\"c1\", \"extra\"]' ELSE jsonb_build_array('c' || i - 1) END)

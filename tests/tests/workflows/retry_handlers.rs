@@ -29,8 +29,7 @@ fn retry(session: &mut Session) -> i64 {
 #[test]
 fn a_handler_that_has_not_begun_waits_again() {
     for (end, expected) in [("completed", ["ready", "aborted"]), ("aborted", ["ready", "ready"])] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         failed_step(&mut session);
         assert_eq!(retry(&mut session), 1);
         for id in HANDLERS {
@@ -48,8 +47,7 @@ fn a_handler_that_has_not_begun_waits_again() {
 
 #[test]
 fn a_handler_in_progress_goes_on_and_hears_no_more_of_the_step() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     failed_step(&mut session);
     let (settled, aborted) = (session.own_one("settled"), session.own_one("aborted"));
     assert_eq!(retry(&mut session), 1);
@@ -65,8 +63,7 @@ fn a_handler_in_progress_goes_on_and_hears_no_more_of_the_step() {
 
 #[test]
 fn a_handler_that_has_run_stays_as_it_is_and_does_not_run_again() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     failed_step(&mut session);
     session.perform("settled", "completed");
     session.perform("aborted", "completed");
@@ -82,8 +79,7 @@ fn a_handler_that_has_run_stays_as_it_is_and_does_not_run_again() {
 
 #[test]
 fn a_handler_with_a_time_or_a_failed_try_behind_it_waits_again_and_keeps_them() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     failed_step(&mut session);
     let grant = session.own_one("settled");
@@ -100,8 +96,7 @@ fn a_handler_with_a_time_or_a_failed_try_behind_it_waits_again_and_keeps_them() 
 
 #[test]
 fn a_handler_that_waits_for_others_as_well_is_counted_right() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let edges =
         |ids: &[&str]| ids.iter().map(|id| json!({"id": id, "condition": "settled"})).collect::<Vec<_>>();
     session
@@ -124,17 +119,13 @@ fn a_handler_that_waits_for_others_as_well_is_counted_right() {
 #[test]
 fn a_chain_of_compensations_is_taken_back_as_far_as_it_has_not_run() {
     // s1, s2, s3 forward; undo2 and undo1 backward, as in a saga. s3 fails, undo2 has run, undo1 not yet.
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "s1", "action": "s1"}, {"id": "s2", "action": "s2", "depends_on": ["s1"]},
-            {"id": "s3", "action": "s3", "depends_on": ["s2"]},
-            {"id": "undo2", "action": "undo2", "depends_on": ["s2", {"id": "s3", "condition": "aborted"}]},
-            {"id": "undo1", "action": "undo1", "depends_on": ["s1", "undo2"]},
-            {"id": "done", "action": "done", "depends_on": ["s3"]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "s1", "action": "s1"}, {"id": "s2", "action": "s2", "depends_on": ["s1"]},
+        {"id": "s3", "action": "s3", "depends_on": ["s2"]},
+        {"id": "undo2", "action": "undo2", "depends_on": ["s2", {"id": "s3", "condition": "aborted"}]},
+        {"id": "undo1", "action": "undo1", "depends_on": ["s1", "undo2"]},
+        {"id": "done", "action": "done", "depends_on": ["s3"]},
+    ]));
     session.perform("s1", "completed");
     session.perform("s2", "completed");
     session.perform("s3", "aborted");
@@ -150,15 +141,11 @@ fn a_chain_of_compensations_is_taken_back_as_far_as_it_has_not_run() {
 
 #[test]
 fn handlers_of_what_comes_back_downstream_wait_again_too() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "step", "action": "step"}, {"id": "next", "action": "next", "depends_on": ["step"]},
-            {"id": "alarm", "action": "alarm", "depends_on": [{"id": "next", "condition": "aborted"}]},
-            {"id": "mark", "action": "m", "spontaneous": true, "depends_on": [{"id": "next", "condition": "aborted"}]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "step", "action": "step"}, {"id": "next", "action": "next", "depends_on": ["step"]},
+        {"id": "alarm", "action": "alarm", "depends_on": [{"id": "next", "condition": "aborted"}]},
+        {"id": "mark", "action": "m", "spontaneous": true, "depends_on": [{"id": "next", "condition": "aborted"}]},
+    ]));
     session.perform("step", "aborted");
     assert_eq!(states(&mut session, ["next", "alarm", "mark"]), ["aborted", "ready", "completed"]);
     assert_eq!(retry(&mut session), 2);

@@ -30,8 +30,7 @@ fn count(session: &mut Session, state: &str) -> i64 {
 #[test]
 #[ignore = "long"]
 fn an_abort_reaches_a_hundred_thousand_dependents_and_a_retry_brings_them_back() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     insert_fan(&mut session, 100_000);
     session.perform("root", "aborted");
     assert_eq!(count(&mut session, "aborted"), 100_002);
@@ -44,8 +43,7 @@ fn an_abort_reaches_a_hundred_thousand_dependents_and_a_retry_brings_them_back()
 #[test]
 #[ignore = "long"]
 fn a_graph_of_a_hundred_thousand_is_cancelled_in_one_call_and_deleted_in_another() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     insert_fan(&mut session, 100_000);
     let all = "(SELECT array_agg(id) FROM taskq.tasks)";
     assert_eq!(session.one::<i64>(&format!("SELECT taskq.cancel_tasks({all})")), 100_002);
@@ -57,8 +55,7 @@ fn a_graph_of_a_hundred_thousand_is_cancelled_in_one_call_and_deleted_in_another
 #[test]
 #[ignore = "long"]
 fn deleting_the_root_deletes_all_that_was_left_without_a_dependency() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     insert_fan(&mut session, 50_000);
     assert_eq!(session.one::<i64>("SELECT taskq.delete_tasks('{root}')"), 50_002);
     insert_chain(&mut session, 20_000, false);
@@ -67,8 +64,7 @@ fn deleting_the_root_deletes_all_that_was_left_without_a_dependency() {
 
 #[test]
 fn a_chain_of_fifty_thousand_spontaneous_tasks_passes_in_one_transaction() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     insert_chain(&mut session, 50_000, true);
     session.perform("x", "completed");
     assert_eq!(count(&mut session, "completed"), 50_000);
@@ -77,8 +73,7 @@ fn a_chain_of_fifty_thousand_spontaneous_tasks_passes_in_one_transaction() {
 #[test]
 #[ignore = "long"]
 fn questions_about_a_chain_of_fifty_thousand_are_answered() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     insert_chain(&mut session, 50_000, false);
     session.run("SET statement_timeout = '20s'");
     for (query, rows) in [

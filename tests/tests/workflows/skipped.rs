@@ -31,8 +31,7 @@ const ALL: [&str; 6] = ["undo", "then", "and then", "tidy", "instead", "not inst
 
 #[test]
 fn what_was_not_needed_is_skipped_with_all_that_wanted_it_done() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for settled in [false, true] {
         session.insert(json!([{"id": "p", "action": "x", "group_id": "g"}])).unwrap();
         if settled {
@@ -62,15 +61,15 @@ fn what_was_not_needed_is_skipped_with_all_that_wanted_it_done() {
 
 #[test]
 fn a_failure_is_no_skip() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "p", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "p", "action": "x"}]));
     session.insert(handlers()).unwrap();
     session.perform("x", "aborted");
     assert_eq!(causes(&mut session, ["p", "undo"]), ["aborted returned", "ready"]);
     session.cancel(&["undo"]).unwrap();
     let failed = "aborted dependency";
     assert_eq!(causes(&mut session, ALL), ["aborted cancelled", failed, failed, "ready", "ready", "blocked"]);
+    let statuses = ["then", "and then"].map(|id| session.task(id).unwrap().status.unwrap());
+    assert_eq!(statuses, ["dependency \"undo\" aborted", "dependency \"then\" aborted"]);
     session.insert(json!([{"id": "late", "action": "z", "depends_on": ["then"]}])).unwrap();
     assert_eq!(causes(&mut session, ["late"]), [failed]);
 }
@@ -78,8 +77,7 @@ fn a_failure_is_no_skip() {
 /// Of several that are lost when it aborts one that has failed decides, whatever their order.
 #[test]
 fn a_failure_decides_over_skips_that_come_with_it() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (n, order) in [["well", "ill"], ["ill", "well"]].into_iter().enumerate() {
         let [well, ill] = ["well", "ill"].map(|name| format!("{name} {n}"));
         let names: Vec<&str> =
@@ -113,8 +111,7 @@ fn a_failure_decides_over_skips_that_come_with_it() {
 /// The cause is that of the moment at which it aborts.
 #[test]
 fn what_is_lost_later_changes_nothing() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for first in ["well", "ill"] {
         session
             .insert(json!([{"id": "well", "action": "well"}, {"id": "ill", "action": "ill"},
@@ -134,8 +131,7 @@ fn what_is_lost_later_changes_nothing() {
 /// Signals that found the counter busy tell the same.
 #[test]
 fn signals_that_were_left_are_counted_as_what_they_are() {
-    let db = Db::new();
-    let (mut holder, mut other, mut third) = (db.connect(), db.connect(), db.connect());
+    let (db, [mut holder, mut other, mut third]) = Db::connected();
     for (ends, expected) in [
         (vec!["well"], "aborted skipped"),
         (vec!["ill"], "aborted dependency"),
@@ -168,9 +164,7 @@ fn signals_that_were_left_are_counted_as_what_they_are() {
 /// Nothing that is skipped comes back by itself, and what is placed anew is skipped anew.
 #[test]
 fn a_reset_skips_again_and_a_retry_of_what_was_skipped_is_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "p", "action": "x"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "p", "action": "x"}]));
     session.insert(handlers()).unwrap();
     session.perform("x", "completed");
     for (id, why) in [("undo", "runs only if \"p\" aborts"), ("then", "since \"undo\" was")] {
@@ -194,9 +188,9 @@ fn a_reset_skips_again_and_a_retry_of_what_was_skipped_is_refused() {
 
 #[test]
 fn it_is_no_failure_wherever_one_looks() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "p", "action": "x", "group_id": "g"}, {"id": "bad", "action": "bad", "group_id": "g"}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "p", "action": "x", "group_id": "g"}, {"id": "bad", "action": "bad", "group_id": "g"}]),
+    );
     session.insert(handlers()).unwrap();
     session.perform("x", "completed");
     session.perform("bad", "aborted");
@@ -205,6 +199,17 @@ fn it_is_no_failure_wherever_one_looks() {
     assert_eq!(session.one::<String>(group), "8 1 1 3 2 1 0.625");
     let stats = "SELECT concat_ws(' ', action, completed, aborted, skipped) FROM taskq.stats ORDER BY action";
     assert_eq!(session.all::<String>(stats), ["bad 0 1 0", "x 1 0 0", "y 0 0 3"]);
+    let metrics: String = session.one("SELECT taskq.metrics()");
+    for line in [
+        "taskq_tasks{action=\"y\",state=\"aborted\"} 0",
+        "taskq_tasks{action=\"y\",state=\"skipped\"} 3",
+        "taskq_tasks{action=\"bad\",state=\"aborted\"} 1",
+        "taskq_settled_tasks{cause=\"skipped\"} 3",
+        "taskq_settled_tasks{cause=\"dependency\"} 0",
+        "taskq_ended_tasks_total{action=\"y\",outcome=\"skipped\",cause=\"skipped\"} 3",
+    ] {
+        assert!(metrics.lines().any(|have| have == line), "{line} in {metrics}");
+    }
     // Its state is what it was.
     let counted = "SELECT concat_ws(' ', action, count) FROM taskq.count_tasks(states => '{aborted}')";
     assert_eq!(session.all::<String>(counted), ["bad 1", "y 3"]);

@@ -17,17 +17,13 @@ fn tells(session: &mut Session, id: &str, words: &[&str]) {
 
 #[test]
 fn a_blocked_task_names_its_open_dependencies_with_condition_state_and_holder() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "ready", "action": "r"}, {"id": "held", "action": "h"}, {"id": "leased", "action": "l"},
-            {"id": "later", "action": "x", "delay": "1 day"}, {"id": "blocked", "action": "x", "depends_on": ["ready"]},
-            {"id": "done", "action": "d"},
-            {"id": "t", "action": "x", "depends_on": ["ready", {"id": "held", "condition": "settled"},
-                {"id": "leased", "condition": "aborted"}, "later", "blocked", "done"]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "ready", "action": "r"}, {"id": "held", "action": "h"}, {"id": "leased", "action": "l"},
+        {"id": "later", "action": "x", "delay": "1 day"}, {"id": "blocked", "action": "x", "depends_on": ["ready"]},
+        {"id": "done", "action": "d"},
+        {"id": "t", "action": "x", "depends_on": ["ready", {"id": "held", "condition": "settled"},
+            {"id": "leased", "condition": "aborted"}, "later", "blocked", "done"]},
+    ]));
     session.own("ann", 1, &["h"]).unwrap();
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.run("SET timezone = 'UTC'");
@@ -44,8 +40,7 @@ fn a_blocked_task_names_its_open_dependencies_with_condition_state_and_holder() 
 
 #[test]
 fn a_wide_fan_in_names_the_first_and_counts_the_rest() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run(
         "SELECT count(*) FROM taskq.insert_tasks(taskq.chord(
             (SELECT jsonb_agg(jsonb_build_object('id', 'p' || i, 'action', 'p')) FROM generate_series(1, 5000) i),
@@ -59,8 +54,7 @@ fn a_wide_fan_in_names_the_first_and_counts_the_rest() {
 
 #[test]
 fn why_names_a_time_that_lies_ahead_in_every_state() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET timezone = 'UTC'");
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session
@@ -83,12 +77,10 @@ fn why_names_a_time_that_lies_ahead_in_every_state() {
 
 #[test]
 fn why_names_what_is_before_a_ready_task_and_the_last_grant_of_its_action() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "first", "action": "x"}, {"id": "second", "action": "x"}, {"id": "urgent", "action": "x", "priority": 5},
-                       {"id": "t", "action": "x"}, {"id": "lonely", "action": "not asked for"}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "first", "action": "x"}, {"id": "second", "action": "x"}, {"id": "urgent", "action": "x", "priority": 5},
+               {"id": "t", "action": "x"}, {"id": "lonely", "action": "not asked for"}]),
+    );
     tells(&mut session, "t", &["ready", "3 before it"]);
     tells(&mut session, "urgent", &["ready", "0 before it"]);
     tells(&mut session, "lonely", &["no recent grant", "\"not asked for\""]);
@@ -100,9 +92,7 @@ fn why_names_what_is_before_a_ready_task_and_the_last_grant_of_its_action() {
 
 #[test]
 fn a_task_given_back_tells_after_which_try_and_what_was_said() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "t", "action": "x", "max_tries": 3}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "t", "action": "x", "max_tries": 3}]));
     let grant = session.own_one("x");
     session
         .give_with("t", grant.token, "pending", "status => 'connection reset', retry_after => '0'")
@@ -112,8 +102,7 @@ fn a_task_given_back_tells_after_which_try_and_what_was_said() {
 
 #[test]
 fn a_task_in_progress_tells_its_actor_and_its_deadline() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET timezone = 'UTC'");
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session.insert(json!([{"id": "held", "action": "x"}, {"id": "leased", "action": "y"}])).unwrap();
@@ -128,8 +117,7 @@ fn a_task_in_progress_tells_its_actor_and_its_deadline() {
 
 #[test]
 fn why_says_when_and_how_a_settled_task_ended_and_its_cause() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SET timezone = 'UTC'");
     session.set_now(Some("2030-01-01 00:00:00Z"));
     session
@@ -157,8 +145,7 @@ fn why_says_when_and_how_a_settled_task_ended_and_its_cause() {
 
 #[test]
 fn why_asks_for_a_task_that_exists() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     refused(&mut session, "TQ003", "absent", "SELECT taskq.why('absent')", &[]);
     refused(&mut session, "22004", "task_id", "SELECT taskq.why(NULL)", &[]);
 }
@@ -167,14 +154,10 @@ fn why_asks_for_a_task_that_exists() {
 /// lost, too.
 #[test]
 fn a_lost_task_names_what_it_began_with() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "root", "action": "r"}, {"id": "b", "action": "x", "depends_on": ["root"]},
-            {"id": "c", "action": "x", "depends_on": ["b"]}, {"id": "d", "action": "x", "depends_on": ["c"]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "root", "action": "r"}, {"id": "b", "action": "x", "depends_on": ["root"]},
+        {"id": "c", "action": "x", "depends_on": ["b"]}, {"id": "d", "action": "x", "depends_on": ["c"]},
+    ]));
     let grant = session.own_one("r");
     session
         .execute(
@@ -193,8 +176,7 @@ fn a_lost_task_names_what_it_began_with() {
 /// On wrong code one asks again at each step of a long line.
 #[test]
 fn a_blocked_task_tells_what_stands_at_the_end_of_the_line() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     let tasks = (1..=30).map(|n| {
         let before = if n > 1 { json!([format!("t{}", n - 1)]) } else { json!([]) };
         json!({"id": format!("t{n}"), "action": if n == 1 { "first" } else { "x" }, "depends_on": before})
@@ -214,9 +196,9 @@ fn a_blocked_task_tells_what_stands_at_the_end_of_the_line() {
 
 #[test]
 fn a_dead_end_names_what_it_began_with() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y", "depends_on": ["a"]}, {"id": "c", "action": "y", "depends_on": ["b"]}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "a", "action": "x"}, {"id": "b", "action": "y", "depends_on": ["a"]}, {"id": "c", "action": "y", "depends_on": ["b"]}]),
+    );
     session.perform("x", "aborted");
     let roots: String =
         session.one("SELECT string_agg(task_id || ' ' || root, ', ' ORDER BY task_id) FROM taskq.dead_ends");

@@ -18,14 +18,8 @@ const LIMIT_LATE: &[&str] = &[
 
 fn limit() -> Vec<Op> {
     vec![
-        claim(
-            "own one",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@x}', '1 hour')",
-        ),
-        claim(
-            "own all",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 5, '{@x}', '1 hour')",
-        ),
+        claim("own one", own!(1, "@x", "1 hour")),
+        claim("own all", own!(5, "@x", "1 hour")),
         op("complete p", "SELECT taskq.return_task('@p', #p)"),
         op("give p back", "SELECT taskq.return_task('@p', #p, 'pending', retry_after => '0')"),
         op("release p", "SELECT taskq.release_tasks('{@p}')"),
@@ -82,14 +76,8 @@ fn group() -> Vec<Op> {
             "insert n after p",
             "SELECT taskq.insert_task('@n', '@n', group_id => '@g', depends_on => '{@p}')",
         ),
-        claim(
-            "own one",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@x}', '1 hour')",
-        ),
-        claim(
-            "own c",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@y}', '1 hour')",
-        ),
+        claim("own one", own!(1, "@x", "1 hour")),
+        claim("own c", own!(1, "@y", "1 hour")),
         op("complete p", "SELECT taskq.return_task('@p', #p)"),
         op("abort p", "SELECT taskq.return_task('@p', #p, 'aborted')"),
         op(

@@ -45,14 +45,8 @@ fn edges() -> Vec<Op> {
             "replace c before a",
             r#"SELECT taskq.replace_tasks('[{"id": "@c", "action": "@c", "to_signal_after": ["@a"]}]')"#,
         ),
-        claim(
-            "own a",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@a}')",
-        ),
-        claim(
-            "own c",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@c}')",
-        ),
+        claim("own a", own!(1, "@a")),
+        claim("own c", own!(1, "@c")),
         op("complete a by hand", "SELECT taskq.complete_task('@a')"),
         op("complete c by hand", "SELECT taskq.complete_task('@c')"),
         op("cancel a", "SELECT taskq.cancel_tasks('{@a}')"),
@@ -102,14 +96,8 @@ fn export() -> Vec<Op> {
             r#"SELECT taskq.replace_tasks('[{"id": "@next-export", "action": "@export"},
             {"id": "@done-export", "action": "@done", "depends_on": ["@next-export"]}]')"#,
         ),
-        claim(
-            "own export",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@export}')",
-        ),
-        claim(
-            "own done",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@done}')",
-        ),
+        claim("own export", own!(1, "@export")),
+        claim("own done", own!(1, "@done")),
         op("cancel next-export", "SELECT taskq.cancel_tasks('{@next-export}')"),
         op(
             "insert after done-export",

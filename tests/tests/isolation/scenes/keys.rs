@@ -61,10 +61,7 @@ fn unique() -> Vec<Op> {
             r#"SELECT * FROM taskq.insert_tasks_report('[{"id": "@w", "action": "@x", "unique_by":
             {"key": "@k", "on_conflict": "replace"}}, {"id": "@i", "action": "@x", "unique_by": {"key": "@l", "on_conflict": "replace"}}]')"#,
         ),
-        claim(
-            "own u",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@x}')",
-        ),
+        claim("own u", own!(1, "@x")),
         op("complete u", "SELECT taskq.return_task('@u', #u)"),
         op("abort u", "SELECT taskq.return_task('@u', #u, 'aborted')"),
         op("give u back", "SELECT taskq.return_task('@u', #u, 'pending', retry_after => '0')"),
@@ -110,14 +107,8 @@ fn merge() -> Vec<Op> {
             "extend p",
             "SELECT task_id, owned FROM taskq.extend_tasks_ownership('other', '{@p}', ARRAY[#p], '2 hours')",
         ),
-        claim(
-            "own one",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@x}')",
-        ),
-        claim(
-            "own all",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 10, '{@x}')",
-        ),
+        claim("own one", own!(1, "@x")),
+        claim("own all", own!(10, "@x")),
         op("insert n", r#"SELECT taskq.insert_task('@n', '@x', merge_key => '@k', group_id => '@g')"#),
         op("insert n after r", r#"SELECT taskq.insert_task('@n', '@n', depends_on => '{@r}')"#),
         op("cancel p", "SELECT taskq.cancel_tasks('{@p}')"),

@@ -4,6 +4,30 @@
 //! In a statement `@` begins the name of whatever belongs to the run (so that no run meets another one's names), and
 //! `#p` is the token for the task `@p`: that of the session itself if it was granted the task, else that of the scene.
 
+/// A claim of so many tasks of an action, with a lease or without.
+macro_rules! own {
+    ($most:literal, $action:literal) => {
+        concat!(
+            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', ",
+            $most,
+            ", '{",
+            $action,
+            "}')"
+        )
+    };
+    ($most:literal, $action:literal, $lease:literal) => {
+        concat!(
+            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', ",
+            $most,
+            ", '{",
+            $action,
+            "}', '",
+            $lease,
+            "')"
+        )
+    };
+}
+
 mod flow;
 mod graph;
 mod keys;

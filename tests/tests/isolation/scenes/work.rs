@@ -38,18 +38,9 @@ fn held() -> Vec<Op> {
             "SELECT task_id, owned FROM taskq.extend_tasks_ownership('other', '{@p}', ARRAY[#p], '2 hours')",
         ),
         op("report p", "SELECT taskq.report_status('@p', #p, 'half', 0.5, '{\"line\": 1}')"),
-        claim(
-            "own p",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@x}')",
-        ),
-        claim(
-            "own c",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@y}')",
-        ),
-        claim(
-            "own h",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@h}')",
-        ),
+        claim("own p", own!(1, "@x")),
+        claim("own c", own!(1, "@y")),
+        claim("own h", own!(1, "@h")),
         op(
             "insert after p",
             r#"SELECT taskq.insert_tasks('[{"id": "@n", "action": "@n", "depends_on": ["@p"]}]')"#,
@@ -139,14 +130,8 @@ fn children() -> Vec<Op> {
         op("cancel z", "SELECT taskq.cancel_tasks('{@z}')"),
         op("c after z", "SELECT taskq.add_dependencies('{@z}', '{@c}')"),
         op("update c", "SELECT taskq.update_tasks('{@c}', delay => '2 hours')"),
-        claim(
-            "own c",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@y}')",
-        ),
-        claim(
-            "own k",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@k}')",
-        ),
+        claim("own c", own!(1, "@y")),
+        claim("own k", own!(1, "@k")),
     ]
 }
 
@@ -157,14 +142,8 @@ const READY: &[&str] = &[r#"SELECT taskq.insert_tasks('[
 
 fn ready() -> Vec<Op> {
     vec![
-        claim(
-            "own p",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@x}', '2 hours')",
-        ),
-        claim(
-            "own c",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@y}')",
-        ),
+        claim("own p", own!(1, "@x", "2 hours")),
+        claim("own c", own!(1, "@y")),
         op("complete p", "SELECT taskq.return_task('@p', #p)"),
         op("give p back", "SELECT taskq.return_task('@p', #p, 'pending', retry_after => '0')"),
         op("release p", "SELECT taskq.release_tasks('{@p}')"),
@@ -260,14 +239,8 @@ fn aborted() -> Vec<Op> {
         ),
         op("s after d", "SELECT taskq.add_dependencies('{@d}', '{@s}', 'settled')"),
         op("update s", "SELECT taskq.update_tasks('{@s}', body => 'new')"),
-        claim(
-            "own p",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@x}')",
-        ),
-        claim(
-            "own s",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@s}')",
-        ),
+        claim("own p", own!(1, "@x")),
+        claim("own s", own!(1, "@s")),
         upkeep(),
     ]
 }
@@ -285,18 +258,9 @@ const LATE: &[&str] = &[
 
 fn late() -> Vec<Op> {
     vec![
-        claim(
-            "own p",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@x}', '1 hour')",
-        ),
-        claim(
-            "own q",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@z}', '1 hour')",
-        ),
-        claim(
-            "own s",
-            "SELECT task_id, token, num_tries, num_failures FROM taskq.own_tasks('worker', 1, '{@s}', '1 hour')",
-        ),
+        claim("own p", own!(1, "@x", "1 hour")),
+        claim("own q", own!(1, "@z", "1 hour")),
+        claim("own s", own!(1, "@s", "1 hour")),
         upkeep(),
         op("complete p", "SELECT taskq.return_task('@p', #p)"),
         op("give p back", "SELECT taskq.return_task('@p', #p, 'pending', retry_after => '0')"),

@@ -10,11 +10,9 @@ use super::{page, part};
 
 #[test]
 fn it_tells_what_the_views_tell() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert((0..37).map(|n| json!({"id": format!("t{n}"), "action": "x", "group_id": "all"})).collect())
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        (0..37).map(|n| json!({"id": format!("t{n}"), "action": "x", "group_id": "all"})).collect(),
+    );
     session.run("SELECT taskq.return_task(task_id, token) FROM taskq.own_tasks('w', 11, '{x}')");
     session.run("SELECT taskq.own_tasks('w', 3, '{x}'); SELECT taskq.pause_action('x')");
     for _ in 0..2 {
@@ -37,12 +35,10 @@ fn it_tells_what_the_views_tell() {
 /// On wrong code a run in which all is well is red, and what has failed is pushed off the list by what only followed.
 #[test]
 fn what_was_skipped_and_what_only_followed_are_no_failures() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([{"id": "good", "action": "x", "group_id": "g"}, {"id": "bad", "action": "y", "group_id": "g"},
-                       {"id": "last", "action": "x", "group_id": "g", "delay": "1 day"}]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(
+        json!([{"id": "good", "action": "x", "group_id": "g"}, {"id": "bad", "action": "y", "group_id": "g"},
+               {"id": "last", "action": "x", "group_id": "g", "delay": "1 day"}]),
+    );
     let handlers = (0..30).map(|n| {
         let (after, condition) = if n % 2 == 0 { ("good", "aborted") } else { ("bad", "completed") };
         json!({"id": format!("after {after} {n}"), "action": "alarm", "group_id": "g", "depends_on": [{"id": after, "condition": condition}]})
@@ -61,15 +57,11 @@ fn what_was_skipped_and_what_only_followed_are_no_failures() {
 /// On wrong code an edge to an error handler looks like any other, and a wide graph goes beyond its page.
 #[test]
 fn a_graph_fits_the_page_and_shows_the_conditions_of_its_edges() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(json!([
-            {"id": "a", "action": "x"}, {"id": "b", "action": "x", "depends_on": ["a"]},
-            {"id": "c", "action": "x", "depends_on": [{"id": "a", "condition": "aborted"}]},
-            {"id": "d", "action": "x", "depends_on": ["b", {"id": "c", "condition": "settled"}]},
-        ]))
-        .unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([
+        {"id": "a", "action": "x"}, {"id": "b", "action": "x", "depends_on": ["a"]},
+        {"id": "c", "action": "x", "depends_on": [{"id": "a", "condition": "aborted"}]},
+        {"id": "d", "action": "x", "depends_on": ["b", {"id": "c", "condition": "settled"}]},
+    ]));
     session
         .insert(
             (0..300).map(|n| json!({"id": format!("t{n}"), "action": "x", "depends_on": ["d"]})).collect(),
@@ -93,8 +85,7 @@ fn a_graph_fits_the_page_and_shows_the_conditions_of_its_edges() {
 
 #[test]
 fn a_table_has_fifty_rows_and_says_that_there_are_more() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (actions, more) in [(50, false), (51, true)] {
         session.run(&format!(
             "SELECT taskq.insert_task(NULL, 'x{actions} ' || i) FROM generate_series(1, {actions}) AS i"
@@ -112,9 +103,7 @@ fn a_table_has_fifty_rows_and_says_that_there_are_more() {
 /// On wrong code the exception, which stands in the last line, is cut off.
 #[test]
 fn of_a_long_error_its_begin_and_its_end_are_shown() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x", "max_tries": 1}])).unwrap();
+    let (_db, [mut session]) = Db::with_tasks(json!([{"id": "a", "action": "x", "max_tries": 1}]));
     let grant = session.own_one("x");
     let frames = "  File \"mail.py\", line 3, in send\n".repeat(30);
     let trace = format!("Traceback (most recent call last):\n{frames}SMTPRecipientsRefused: <ann>");
@@ -131,14 +120,10 @@ fn of_a_long_error_its_begin_and_its_end_are_shown() {
 
 #[test]
 fn what_goes_on_and_what_waits() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session
-        .insert(
-            json!([{"id": "order", "action": "order", "group_id": "shop"}, {"id": "stock", "action": "count"},
-                       {"id": "late", "action": "late"}, {"id": "held", "action": "held"}]),
-        )
-        .unwrap();
+    let (db, [mut session]) = Db::with_tasks(
+        json!([{"id": "order", "action": "order", "group_id": "shop"}, {"id": "stock", "action": "count"},
+               {"id": "late", "action": "late"}, {"id": "held", "action": "held"}]),
+    );
     for heading in ["In progress", "Suspended", "Schedules", "Limits"] {
         assert_eq!(part(&mut session, "", heading), None, "a table without rows is left out");
     }

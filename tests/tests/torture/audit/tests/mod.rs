@@ -2,7 +2,7 @@
 
 mod world;
 
-use world::{World, sound, spec};
+use world::{World, sound, spec, with};
 
 use crate::book::{Deed, Fate, On, Spec};
 use crate::families::RATE;
@@ -15,8 +15,7 @@ fn sound_books_agree() {
 
 #[test]
 fn a_task_that_was_acknowledged_and_is_gone() {
-    let mut world = sound();
-    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    let mut world = with(&[spec("3.0", &[])]);
     world.state.tasks.remove("3.0");
     world.is_found_by("inserted");
 }
@@ -44,8 +43,7 @@ fn half_of_a_lost_call() {
 
 /// A lost transaction that returns a task and inserts one.
 fn return_and_insert(returned: bool, inserted: bool) -> World {
-    let mut world = sound();
-    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    let mut world = with(&[spec("3.0", &[])]);
     let token = world.own_one("3.0");
     let deed = Deed::Return { task: "3.0".into(), token, code: "completed".into(), got: String::new() };
     let name = world.call(Fate::Lost, vec![deed, Deed::Insert(spec("4.0", &[]))]);
@@ -74,8 +72,7 @@ fn half_of_a_lost_transaction() {
 
 #[test]
 fn a_lost_return_that_worked_and_one_after_it() {
-    let mut world = sound();
-    world.insert(Fate::Done, &[spec("3.0", &[]), spec("3.1", &[])]);
+    let mut world = with(&[spec("3.0", &[]), spec("3.1", &[])]);
     let tokens = world.own(&["3.0", "3.1"]);
     let deed = |task: &str, token| Deed::Return {
         task: task.into(),
@@ -92,8 +89,7 @@ fn a_lost_return_that_worked_and_one_after_it() {
 
 #[test]
 fn a_task_that_is_left_over() {
-    let mut world = sound();
-    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    let mut world = with(&[spec("3.0", &[])]);
     world.is_found_by("left over");
     world.own_one("3.0");
     world.is_found_by("left over");
@@ -101,8 +97,7 @@ fn a_task_that_is_left_over() {
 
 #[test]
 fn a_token_that_was_granted_twice() {
-    let mut world = sound();
-    world.insert(Fate::Done, &[spec("3.0", &[]), spec("3.1", &[])]);
+    let mut world = with(&[spec("3.0", &[]), spec("3.1", &[])]);
     let token = world.own_one("3.0");
     world.give("3.0", token, "completed");
     world.own_one("3.1");
@@ -153,8 +148,7 @@ fn a_try_that_no_client_was_granted() {
 
 #[test]
 fn too_many_tries() {
-    let mut world = sound();
-    world.insert(Fate::Done, &[Spec { max_tries: Some(1), ..spec("3.0", &[]) }]);
+    let mut world = with(&[Spec { max_tries: Some(1), ..spec("3.0", &[]) }]);
     world.perform("3.0", "pending");
     world.perform("3.0", "completed");
     world.is_found_by("tries");
@@ -166,8 +160,7 @@ fn too_many_tries() {
 
 #[test]
 fn two_ends_of_a_task() {
-    let mut world = sound();
-    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    let mut world = with(&[spec("3.0", &[])]);
     let token = world.own_one("3.0");
     world.give("3.0", token, "completed");
     world.give("3.0", token, "aborted");
@@ -199,14 +192,12 @@ fn an_end_for_no_reason() {
         "",
     ];
     for reason in reasons {
-        let mut world = sound();
-        world.insert(Fate::Done, &[spec("3.0", &[("1.0", On::Settled)])]);
+        let mut world = with(&[spec("3.0", &[("1.0", On::Settled)])]);
         world.end("3.0", "aborted", reason);
         world.is_found_by("ends are known");
     }
     // The reason holds.
-    let mut world = sound();
-    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    let mut world = with(&[spec("3.0", &[])]);
     let cancel = world.call(Fate::Done, vec![Deed::Cancel { task: "3.0".into() }]);
     world.end("3.0", "aborted", &cancel);
     assert_eq!(world.audit(), [""; 0]);
@@ -229,8 +220,7 @@ fn an_end_other_than_the_one_that_was_seen() {
 
 #[test]
 fn a_deadline_that_passed_too_soon() {
-    let mut world = sound();
-    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    let mut world = with(&[spec("3.0", &[])]);
     world.own_one("3.0");
     world.end_try("3.0", "timeout", "too late");
     world.clock += 2_000_000;
@@ -244,8 +234,7 @@ fn a_deadline_that_passed_too_soon() {
 
 #[test]
 fn a_return_that_was_refused_for_no_reason() {
-    let mut world = sound();
-    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    let mut world = with(&[spec("3.0", &[])]);
     let token = world.own_one("3.0");
     let got = "TQ001".to_owned();
     world.call(Fate::Done, vec![Deed::Return { task: "3.0".into(), token, code: "completed".into(), got }]);
@@ -255,8 +244,7 @@ fn a_return_that_was_refused_for_no_reason() {
 
 #[test]
 fn a_token_that_is_good_after_the_next_was_granted() {
-    let mut world = sound();
-    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    let mut world = with(&[spec("3.0", &[])]);
     let stale = world.own_one("3.0");
     world.clock += 2_000_000;
     world.own_one("3.0");
@@ -266,15 +254,13 @@ fn a_token_that_is_good_after_the_next_was_granted() {
 
 #[test]
 fn two_workers_that_hold_a_task() {
-    let mut world = sound();
-    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    let mut world = with(&[spec("3.0", &[])]);
     world.own_one("3.0");
     world.own_one("3.0");
     world.is_found_by("at most at once");
     // Not after the deadline, which an extension moves.
     let extended = |owned| {
-        let mut world = sound();
-        world.insert(Fate::Done, &[spec("3.0", &[])]);
+        let mut world = with(&[spec("3.0", &[])]);
         let token = world.own_one("3.0");
         world.call(
             Fate::Done,
@@ -291,8 +277,7 @@ fn two_workers_that_hold_a_task() {
 
 #[test]
 fn one_call_that_is_granted_a_task_twice() {
-    let mut world = sound();
-    world.insert(Fate::Done, &[spec("3.0", &[])]);
+    let mut world = with(&[spec("3.0", &[])]);
     let tokens = world.own(&["3.0", "3.0"]);
     let first = world.state.tries.len() - 2;
     (world.state.tries[first].outcome, world.state.tries[first].ended) =
@@ -361,14 +346,12 @@ fn more_than_a_rate_allows() {
 
 #[test]
 fn a_task_that_began_too_early() {
-    let mut world = sound();
-    world.insert(Fate::Done, &[spec("3.0", &[]), spec("3.1", &[("3.0", On::Settled)])]);
+    let mut world = with(&[spec("3.0", &[]), spec("3.1", &[("3.0", On::Settled)])]);
     world.perform("3.1", "completed");
     world.perform("3.0", "completed");
     world.is_found_by("dependencies");
     // By an edge that was added later.
-    let mut world = sound();
-    world.insert(Fate::Done, &[spec("3.0", &[]), spec("3.1", &[])]);
+    let mut world = with(&[spec("3.0", &[]), spec("3.1", &[])]);
     world.call(Fate::Done, vec![Deed::Edge { after: "3.0".into(), run: "3.1".into(), on: On::Settled }]);
     world.perform("3.1", "completed");
     world.perform("3.0", "completed");
@@ -377,8 +360,7 @@ fn a_task_that_began_too_early() {
 
 #[test]
 fn a_task_that_ran_though_it_had_lost_a_dependency() {
-    let mut world = sound();
-    world.insert(Fate::Done, &[spec("3.0", &[]), spec("3.1", &[("3.0", On::Completed)])]);
+    let mut world = with(&[spec("3.0", &[]), spec("3.1", &[("3.0", On::Completed)])]);
     world.perform("3.0", "aborted");
     world.perform("3.1", "completed");
     world.task("3.1").failures = 1;

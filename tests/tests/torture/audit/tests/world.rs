@@ -153,3 +153,10 @@ pub(super) fn sound() -> World {
     world.perform("2.1", "completed");
     world
 }
+
+/// The same, and these tasks.
+pub(super) fn with(specs: &[Spec]) -> World {
+    let mut world = sound();
+    world.insert(Fate::Done, specs);
+    world
+}
