@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use taskq_tests::{Db, Session, until};
+use taskq_tests::{Cluster, Db, Session, until};
 
 const MANY: usize = 20_000;
 
@@ -94,10 +94,9 @@ fn a_walk_that_takes_longer_than_an_entry_lives_is_not_walked_again_and_again() 
     });
 }
 
-/// Tasks that come and go in one transaction of another session: no call of this one has seen any of them.
-fn come_and_go(db: &Db) {
-    let mut others = db.connect();
-    others.run("BEGIN");
+/// Tasks that come and go in one transaction of another session: no call of the one that looks has seen any of them.
+fn come_and_go(mut others: Session, begin: &str) {
+    others.run(begin);
     perform(&mut others, MANY);
     others.run("COMMIT");
 }
@@ -106,7 +105,7 @@ fn come_and_go(db: &Db) {
 fn a_session_that_is_granted_nothing_does_not_walk_over_the_same_again_and_again() {
     let (db, [mut session]) = Db::connected();
     let _reader = read_on(&db);
-    come_and_go(&db);
+    come_and_go(db.connect(), "BEGIN");
     // Also where an action has a limit, and a claim chooses.
     for limit in ["NULL", "5"] {
         let mut idle = db.connect();
@@ -118,11 +117,13 @@ fn a_session_that_is_granted_nothing_does_not_walk_over_the_same_again_and_again
 }
 
 /// A call that sleeps keeps by its snapshot what dies meanwhile. Whatever is committed elsewhere on the server, it looks again
-/// now and then.
+/// now and then, and walks over the same entries two or three times in all. In a cluster of its own: a transaction that has an id and
+/// stays open, of whatever database, keeps the marks where they are.
 #[test]
 fn nor_does_a_call_that_sleeps() {
-    let (db, [mut session, mut watcher]) =
-        Db::with_tasks(json!([{"id": "last", "action": "x", "delay": "9 s"}]));
+    let cluster = Cluster::start(env!("CARGO_TARGET_TMPDIR"), "marks-sleeps", &["autovacuum=off"]);
+    let (mut session, mut watcher) = (cluster.connect(), cluster.connect());
+    session.insert(json!([{"id": "last", "action": "x", "delay": "9 s"}])).unwrap();
     session.run("SET taskq.shortest_sleep = 10");
     let sleeper = session.background(|session| {
         let count = "SELECT pg_stat_get_xact_tuples_returned('taskq.run_claim_idx'::regclass)";
@@ -133,12 +134,12 @@ fn nor_does_a_call_that_sleeps() {
         session.one::<i64>(count) - before
     });
     watcher.until_asleep(sleeper.pid());
-    come_and_go(&db);
+    // Its looks wait for the commit: before, each would walk over what is there by then.
+    come_and_go(cluster.connect(), "BEGIN; LOCK TABLE taskq.run IN ACCESS EXCLUSIVE MODE");
     let over = &AtomicBool::new(false);
+    let mut elsewhere = cluster.connect_to("template1");
     let walked = std::thread::scope(|scope| {
-        let db = &db;
         scope.spawn(move || {
-            let mut elsewhere = Session::open(db.config().dbname("postgres")).unwrap();
             while !over.load(SeqCst) {
                 elsewhere.run("SELECT pg_current_xact_id()");
                 sleep(Duration::from_millis(2));
