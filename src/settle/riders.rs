@@ -11,17 +11,20 @@ use crate::pg::session::assign_transaction_id;
 use crate::pg::statement::Statement;
 use crate::state::{Cause, Outcome};
 use crate::store::parked::{self, Parked};
-use crate::store::reason::{MergeKey, Reason};
+use crate::store::reason::{self, MergeKey, Reason};
 use crate::store::run::changes;
 
-/// Lets everything that is ready with these keys, and not held back for its workgroup, ride on the tasks that were just granted;
-/// the token of a late worker is void from then on. What another transaction is changing just now is not waited for, and runs
-/// later.
+/// Lets everything that is ready with these keys, and not held back for its workgroup, ride on the tasks that were just granted; also
+/// such whose deadline has passed and that back off: the token of a late worker is void from then on. What another transaction is
+/// changing just now is not waited for, and runs later.
 pub(crate) fn gather(leaders: &BTreeMap<MergeKey, TaskNo>, now: Time) {
     assign_transaction_id();
     let holders: Vec<TaskNo> = leaders.values().copied().collect();
     let (actions, groups, keys) = MergeKey::columns(leaders.keys());
-    let columns = || (actions.as_slice(), groups.as_slice(), keys.as_slice(), holders.as_slice(), now);
+    let columns = || {
+        let (actions, groups, keys) = (actions.as_slice(), groups.as_slice(), keys.as_slice());
+        (actions, groups, keys, holders.as_slice(), now, reason::BACKOFF)
+    };
     let riders: Vec<Rider> = changes::TAKE_RIDERS.map(columns(), |(leader, timed_out, position, freed)| {
         Rider { timed_out, parked: Parked { freed, position, reason: Reason::Rides(leader) } }
     });

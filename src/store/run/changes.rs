@@ -1,6 +1,6 @@
 //! Statements that change rows of `run`: what is not worth direct access, or asks other tables.
 
-use crate::number::{Position, TaskNo};
+use crate::number::{Position, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
 use crate::pg::statement::Statement;
 use crate::store::freed::Freed;
@@ -64,15 +64,19 @@ pub(crate) static RECOUNT: Statement<(&[TaskNo], i32, i32)> = Statement::new(
        WHERE r.task_no = ANY ($1)",
 );
 
-/// Everything that is ready with these keys, and whose workgroup is not held back now ($5), if it can be removed: no other
-/// transaction has it locked, as to add a dependent. With its leader, and whether its deadline has ended its last try.
-pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[TaskNo], Time), (TaskNo, bool, Position, Freed)> = Statement::new(
+/// Everything that is ready with these keys, or backs off after a deadline ($6), and whose workgroup is not held back now ($5), if it
+/// can be removed: no other transaction has it locked, as to add a dependent. With its leader, and whether its deadline has ended its
+/// last try.
+pub(crate) static TAKE_RIDERS: Statement<
+    (&[&str], &[&str], &[&str], &[TaskNo], Time, ReasonNo),
+    (TaskNo, bool, Position, Freed),
+> = Statement::new(
     c"WITH ready AS MATERIALIZED (
         SELECT u.leader_no, r.task_no, r.nonce, r.position, r.tries, r.failures, r.dependencies
           FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
          CROSS JOIN LATERAL (
                SELECT r.task_no, r.nonce, r.position, r.tries, r.failures, r.dependencies FROM taskq.run r
-                WHERE r.key_hash = taskq._key_hash(u.action, u.group_id, u.key) AND r.grantable
+                WHERE r.key_hash = taskq._key_hash(u.action, u.group_id, u.key) AND (r.grantable OR r.aside = $6)
                   AND (SELECT t.merge_key = u.key AND COALESCE(t.group_id, '') = u.group_id AND a.name = u.action
                               AND NOT EXISTS (SELECT FROM taskq.workgroup w
                                                WHERE w.name = t.workgroup AND w.not_before > $5 OFFSET 0)
@@ -84,13 +88,13 @@ pub(crate) static TAKE_RIDERS: Statement<(&[&str], &[&str], &[&str], &[TaskNo], 
 );
 
 /// Those of the others that no transaction has locked for a change stay where they are, under their leaders and without a token.
-pub(crate) static SET_RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[TaskNo], Time)> = Statement::new(
+pub(crate) static SET_RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[TaskNo], Time, ReasonNo)> = Statement::new(
     c"WITH ready AS MATERIALIZED (
         SELECT u.leader_no, r.task_no
           FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
          CROSS JOIN LATERAL (
                SELECT r.task_no FROM taskq.run r
-                WHERE r.key_hash = taskq._key_hash(u.action, u.group_id, u.key) AND r.grantable
+                WHERE r.key_hash = taskq._key_hash(u.action, u.group_id, u.key) AND (r.grantable OR r.aside = $6)
                   AND (SELECT t.merge_key = u.key AND COALESCE(t.group_id, '') = u.group_id AND a.name = u.action
                               AND NOT EXISTS (SELECT FROM taskq.workgroup w
                                                WHERE w.name = t.workgroup AND w.not_before > $5 OFFSET 0)
@@ -100,7 +104,7 @@ pub(crate) static SET_RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[Task
       UPDATE taskq.run d
          SET grantable = false, aside = -r.leader_no, nonce = 0, deadline = 'infinity', granted_at = NULL,
              actor_id = NULL
-        FROM ready AS r WHERE d.task_no = r.task_no AND d.grantable",
+        FROM ready AS r WHERE d.task_no = r.task_no AND (d.grantable OR d.aside = $6)",
 );
 
 /// Entries whose try has ended with its deadline are grantable again, behind those of their priority; returns

@@ -166,6 +166,68 @@ fn after_a_dead_worker_nothing_with_its_key_runs_twice() {
     assert_eq!(left(&mut session), 0);
 }
 
+/// A task with the key `k` whose second deadline passes at 121 seconds; its last token.
+fn backs_off(session: &mut Session) -> Grant {
+    let backoff = json!({"kind": "fixed", "initial": "1 hour"});
+    at(session, 0.0);
+    session.insert(json!([{"id": "a", "action": "x", "merge_key": "k", "backoff": backoff}])).unwrap();
+    session.own_one_with("x", "lease => '1 minute'");
+    at(session, 61.0);
+    let grant = session.own_one_with("x", "lease => '1 minute'");
+    at(session, 122.0);
+    call(session, "maintain()");
+    assert!(owned(session, 9, &["x"]).is_empty(), "it backs off");
+    session.insert(json!([{"id": "b", "action": "x", "merge_key": "k"}])).unwrap();
+    grant
+}
+
+/// Why: such a task was no rider, and ran once more behind the one that had its end.
+#[test]
+fn one_that_backs_off_after_its_second_deadline_rides_and_its_token_is_void() {
+    for held in [false, true] {
+        let db = Db::new();
+        let (mut session, mut other) = (db.connect(), db.connect());
+        let dead = backs_off(&mut session);
+        if held {
+            // Then it cannot leave its place, and rides there.
+            other.run("BEGIN; SELECT taskq.insert_tasks('[{\"id\": \"c\", \"action\": \"y\", \"depends_on\": [\"a\"]}]')");
+        }
+        let leader = session.own_one("x");
+        assert_eq!(leader.task_id, "b");
+        other.run("COMMIT");
+        let error = session.give("a", dead.token, "completed").unwrap_err();
+        assert_eq!(sqlstate(&error), "TQ001", "{held}");
+        assert_eq!(
+            session.extend("dead", &[("a", dead.token)], "1 hour").unwrap(),
+            [("a".to_owned(), false)]
+        );
+        assert_eq!(session.broken(), Vec::<String>::new(), "{held}");
+        session.complete(&leader);
+        let a = session.task("a").unwrap();
+        assert_eq!((a.state.as_str(), a.num_tries), ("completed", 2), "{held}");
+        let merged: String = session.one("SELECT merged_into FROM taskq.tasks WHERE id = 'a'");
+        assert_eq!(merged, "b");
+        at(&mut session, 4000.0);
+        assert!(owned(&mut session, 9, &["x"]).is_empty(), "{held}: it has ended");
+    }
+}
+
+#[test]
+fn such_a_rider_is_ready_when_its_leader_comes_back() {
+    for end in ["pending", "deadline"] {
+        let db = Db::new();
+        let mut session = db.connect();
+        backs_off(&mut session);
+        let leader = session.own_one_with("x", "lease => '1 minute'");
+        if end == "pending" {
+            session.give_with("b", leader.token, "pending", "retry_after => '1 hour'").unwrap();
+        }
+        at(&mut session, 200.0);
+        assert_eq!(owned(&mut session, 9, &["x"]), ["a"], "{end}");
+        assert_eq!(session.broken(), Vec::<String>::new(), "{end}");
+    }
+}
+
 #[test]
 fn after_dead_workers_and_many_claims_each_key_runs_once() {
     for round in 0..6 {
