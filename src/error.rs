@@ -30,6 +30,10 @@ pub(crate) const STALE_TOKEN: &str = "TQ001";
 /// `TQ003`, also where it is a result and not an error.
 pub(crate) const NO_SUCH_TASK: &str = "TQ003";
 
+/// The longest id, name of an action, group, workgroup or step, merge key and unique key, in bytes. The limit keeps each well inside
+/// what an index entry can hold.
+pub(crate) const MAX_NAME: usize = 1000;
+
 /// `54000`, also where it is a result and not an error.
 pub(crate) const TOO_LARGE: &str = "54000";
 

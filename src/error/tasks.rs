@@ -1,7 +1,7 @@
 //! Tasks, and other things of the queue, that are not there, or not in the state that is wanted.
 
 use super::text::shortened;
-use super::{NO_SUCH_TASK, Refusal, STALE_TOKEN};
+use super::{MAX_NAME, NO_SUCH_TASK, Refusal, STALE_TOKEN};
 
 impl Refusal {
     /// `TQ001`: the token is not the last one granted. `standing` says how the task stands, for a caller that
@@ -60,8 +60,15 @@ impl Refusal {
         )
     }
 
-    /// `TQ003`: no such task.
+    /// `TQ003`: no such task. Of what can be the id of none, `22023`.
     pub(crate) fn no_such_task(id: &str) -> Self {
+        if !(1..=MAX_NAME).contains(&id.len()) {
+            return Refusal::argument(
+                &format!("the id of a task is not valid: {} bytes long", id.len()),
+                &format!("The value is \"{}\".", shortened(id)),
+                "Give an id of 1 to 1,000 bytes.",
+            );
+        }
         Refusal::new(
             NO_SUCH_TASK,
             format!("task \"{}\" does not exist", shortened(id)),

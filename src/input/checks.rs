@@ -3,11 +3,7 @@
 use pgrx::datum::Interval;
 
 use super::shape::Problem;
-use crate::error::{Refusal, Result, required};
-
-/// The longest id, name of an action, group, workgroup or step, merge key and unique key, in bytes. The limit keeps each well inside
-/// what an index entry can hold.
-pub(crate) const MAX_NAME: usize = 1000;
+use crate::error::{MAX_NAME, Refusal, Result, required};
 
 /// How long a body, a result, a checkpoint or the result of a step may be as text, in bytes. COPY may double it, and the text of a grant
 /// or of a row of a view has several: see [`MAX_TOGETHER`].

@@ -18,7 +18,7 @@ use std::collections::HashSet;
 use serde_json::value::RawValue;
 
 pub(crate) use checks::{
-    INTERVAL_HINT, MAX_NAME, MAX_TOGETHER, check_interval, check_length, check_name, check_value, cut_status,
+    INTERVAL_HINT, MAX_TOGETHER, check_interval, check_length, check_name, check_value, cut_status,
     interval_problem,
 };
 pub(crate) use element::{

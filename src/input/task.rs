@@ -3,13 +3,11 @@
 use pgrx::datum::Interval;
 
 use super::backoff::Backoff;
-use super::checks::{
-    INTERVAL_HINT, MAX_NAME, check_metadata_length, check_value, interval_problem, name_problem,
-};
+use super::checks::{INTERVAL_HINT, check_metadata_length, check_value, interval_problem, name_problem};
 use super::kind::Element;
 use super::shape::Problem;
 use super::unique::Unique;
-use crate::error::{Result, shortened};
+use crate::error::{MAX_NAME, Result, shortened};
 use crate::pg::clock::Time;
 use crate::pg::json::JsonText;
 use crate::state::Condition;

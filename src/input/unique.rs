@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use pgrx::datum::Interval;
 use serde::Deserialize;
 
-use super::checks::{INTERVAL_HINT, MAX_NAME, interval_problem};
+use super::checks::{INTERVAL_HINT, interval_problem};
 use super::intervals::Intervals;
 use super::keys::UNIQUE;
 use super::shape::{Problem, not_one_of};
+use crate::error::MAX_NAME;
 use crate::pg::clock::Time;
 use crate::pg::digest::sha256;
 

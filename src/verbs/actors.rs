@@ -3,8 +3,8 @@
 use pgrx::prelude::*;
 
 use crate::ends::actors;
-use crate::error::required;
-use crate::input::check_length;
+use crate::error::{or_throw, required};
+use crate::input::{check_length, check_name};
 use crate::pg::caller::Role;
 use crate::pg::statement::Statement;
 use crate::{rights, wake};
@@ -12,7 +12,7 @@ use crate::{rights, wake};
 /// `taskq.lost_channel(actor_id text) -> text`
 #[pg_extern(sql = "")]
 fn taskq_lost_channel(actor_id: &str) -> String {
-    actors::channel(actor_id)
+    actors::channel(or_throw(check_name("actor_id", Some(actor_id))))
 }
 
 static ROLES: Statement<(), Role> = Statement::new(c"SELECT r.oid FROM pg_catalog.pg_roles r");

@@ -5,8 +5,8 @@ use pgrx::prelude::*;
 
 use super::insert::json;
 use crate::clock;
-use crate::error::{Refusal, Result, required, shortened};
-use crate::input::{self, Element, MAX_NAME, Problem, check_name, check_value};
+use crate::error::{MAX_NAME, Refusal, Result, required, shortened};
+use crate::input::{self, Element, Problem, check_name, check_value};
 use crate::pg::session::check_for_interrupts;
 use crate::pg::statement::Statement;
 use crate::pg::throw::notice;

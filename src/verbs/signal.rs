@@ -8,9 +8,9 @@ use pgrx::prelude::*;
 
 use super::insert::json;
 use crate::clock;
-use crate::error::{Refusal, Result, required, shortened};
+use crate::error::{Refusal, Result, shortened};
 use crate::guc;
-use crate::input::{self, SignalSpec, TaskSpec, check_id, check_interval, check_name, check_value};
+use crate::input::{self, SignalSpec, TaskSpec, check_interval, check_name, check_value};
 use crate::insert::{OnConflict, Options, insert};
 use crate::locks::{self, Idle, LockStrength, restartable};
 use crate::number::TaskNo;
@@ -33,8 +33,7 @@ fn taskq_signal(
     retention: Option<Interval>,
 ) -> bool {
     rights::for_caller(|| {
-        let id = required("task_id", task_id)?;
-        check_id(None, Some(id))?;
+        let id = check_name("task_id", task_id)?;
         let action = check_name("action", action)?.to_owned();
         check_interval("retention", retention)?;
         let result = result.and_then(JsonText::from_argument);

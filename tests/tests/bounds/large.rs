@@ -174,6 +174,17 @@ fn names_have_a_thousand_bytes_at_most() {
         ("22023", "taskq.schedule(N, '* * * * *', '{\"action\": \"x\"}')"),
         ("22023", "taskq.unschedule(N)"),
         ("22023", "taskq.forget_action(N)"),
+        ("22023", "taskq.lost_channel(N)"),
+        ("22023", "taskq.stop_waiting(N)"),
+        ("22023", "taskq.wait_for_task(N, '0')"),
+        ("22023", "taskq.return_task(N, gen_random_uuid())"),
+        ("22023", "taskq.update_tasks(ARRAY[N], priority => 1)"),
+        ("22023", "taskq.complete_task(N)"),
+        ("22023", "taskq.rewind_task(N, 's')"),
+        ("22023", "taskq.signal(N)"),
+        ("22023", "taskq.signal('s', action => N)"),
+        ("TQ006", "taskq.signal_tasks(jsonb_build_array(jsonb_build_object('task_id', N)))"),
+        ("TQ006", "taskq.insert_many('x', '{b}', ARRAY[N])"),
         ("22023", "taskq.grant_worker('pg_monitor', ARRAY[N])"),
         ("TQ006", "taskq.insert_task(N, 'x')"),
         ("TQ006", "taskq.insert_task('i', N)"),
@@ -196,6 +207,29 @@ fn names_have_a_thousand_bytes_at_most() {
         ),
     ] {
         refused(&mut session, code, "", &format!("SELECT {}", call.replace('N', NAME)), &[]);
+    }
+    refused(
+        &mut session,
+        "22023",
+        "1001 bytes",
+        &format!("CALL taskq.wait_for_tasks(ARRAY['t', {NAME}], '0', NULL)"),
+        &[],
+    );
+}
+
+#[test]
+fn and_one_at_least() {
+    let db = Db::new();
+    let mut session = db.connect();
+    for call in [
+        "own_tasks('', 1, '{x}')",
+        "lost_channel('')",
+        "wait_for_task('', '0')",
+        "return_task('', gen_random_uuid())",
+        "signal('')",
+        "signal('s', action => '')",
+    ] {
+        refused(&mut session, "22023", "0 bytes", &format!("SELECT taskq.{call}"), &[]);
     }
 }
 
