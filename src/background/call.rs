@@ -9,17 +9,21 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use super::station::{NEAR, all_called};
-use super::{ENTRY, WORKER, most_called};
+use super::{ENTRY, WORKER};
 use crate::clock;
 use crate::guc;
 use crate::pg::clock::Time;
 use crate::pg::lock::{self, Key, Mode};
 use crate::pg::post::Post;
 use crate::pg::process::{self, Started};
+use crate::wake::{self, Registration};
 
 /// How soon a session starts another worker, and how late at most where none can be started.
-const FIRST_START_AFTER: Duration = Duration::from_secs(1);
+const FIRST_START_AFTER: Duration = Duration::from_millis(200);
 const LATE: Duration = Duration::from_secs(60);
+
+/// How soon a call looks again at what a worker has been called for: the process may end, for any reason, before it comes to that.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// How soon a call looks after what a worker is there for: that may have died.
 const WATCH: Duration = Duration::from_secs(3);
@@ -37,15 +41,38 @@ thread_local! {
         const { RefCell::new(Starts { last: None, not_before: None, patience: FIRST_START_AFTER }) };
 }
 
-/// A worker is on its way that this session has sent for. Of many that wait for the same deadline one at a time starts a worker.
-pub(crate) struct Starting;
+/// A worker is on its way that this session has sent for, or will be once a post is free. Of many that wait for the same deadline one
+/// at a time starts a worker.
+pub(crate) struct Starting {
+    /// As one that wants a post of the server, which has none free.
+    wants: Option<Registration>,
+}
 
 const STARTING: &str = "a worker is on its way";
 
 impl Starting {
     fn begin() -> Option<Starting> {
-        lock::try_lock_if_room(Key::new(&[STARTING]), Mode::Only).then(|| Starting)
+        lock::try_lock_if_room(Key::new(&[STARTING]), Mode::Only).then(|| Starting { wants: None })
     }
+
+    /// Whether the server has no post free. From then on this call is woken when there is one: see `station`.
+    fn has_to_wait(&mut self) -> bool {
+        if !all_called() {
+            return false;
+        }
+        self.wants = Some(Registration::wants_post());
+        process::wake_all_workers();
+        all_called()
+    }
+}
+
+/// What a call that is about to sleep has done for what it leaves.
+#[derive(Default)]
+pub(crate) struct Called {
+    /// For as long as it sleeps.
+    _starting: Option<Starting>,
+    /// How soon it looks again; `None`: nothing is owed.
+    pub(crate) again: Option<Duration>,
 }
 
 impl Drop for Starting {
@@ -61,8 +88,8 @@ impl Drop for Starting {
 /// which stays for it.
 pub(crate) fn when_to_look(due: Time) -> Time {
     let now = clock::now();
-    // Where all posts of the server are taken a worker leaves at once, for others.
-    if due < now + NEAR && is_there() && !all_called() { now + WATCH } else { due }
+    // One that leaves before, to other databases, wakes a call.
+    if due < now + NEAR && is_there() { now + WATCH } else { due }
 }
 
 fn is_there() -> bool {
@@ -83,22 +110,20 @@ pub(crate) fn begin_call() {
 /// Has what is due done by a process that commits, if something is `owed`: wakes the one that is there, or starts one if it may. It
 /// waits for nothing. A call that sleeps asks before, and keeps the answer for the sleep, which is in the same
 /// subtransaction, and hardly longer than a second.
-pub(crate) fn call_if(owed: bool) -> Option<Starting> {
-    if !is_wanted() {
-        return None;
-    }
+pub(crate) fn call_if(owed: bool) -> Called {
     if !owed {
         // What the last one was started for is done.
         begin_call();
-        return None;
+        return Called::default();
     }
-    if !process::may_start_workers() {
-        return None;
+    let called = Called { _starting: None, again: Some(LOOK_AGAIN_AFTER) };
+    if !is_wanted() || !process::may_start_workers() {
+        return called;
     }
     // In this order: see `station`.
     process::wake_workers();
     if Post::OfDatabase.is_taken() {
-        return None;
+        return called;
     }
     STARTS.with_borrow_mut(Starts::start)
 }
@@ -114,19 +139,27 @@ pub(crate) fn call() -> bool {
 }
 
 impl Starts {
-    fn start(&mut self) -> Option<Starting> {
-        let now = Instant::now();
-        // Those that others have called leave soon.
-        if self.not_before.is_some_and(|at| now < at) || all_called() {
-            return None;
+    fn start(&mut self) -> Called {
+        let again = Some(LOOK_AGAIN_AFTER);
+        let Some(mut starting) = Starting::begin() else {
+            return Called { _starting: None, again };
+        };
+        if starting.has_to_wait() {
+            return Called { _starting: Some(starting), again };
         }
-        let starting = Starting::begin()?;
-        // What this call has started the last one for is still to be done. (Where there is but one for all databases it does not stay.)
-        let failed = self.last.take().is_some_and(|last| last.has_ended()) && most_called() > 1;
+        let now = Instant::now();
+        let is_coming = self.last.as_ref().is_some_and(|last| !last.has_ended());
+        let not_before = if is_coming { now.checked_add(FIRST_START_AFTER) } else { self.not_before };
+        if let Some(left) = not_before.and_then(|at| at.checked_duration_since(now)).filter(|t| !t.is_zero())
+        {
+            return Called { _starting: None, again: again.min(Some(left)) };
+        }
+        // What this call has started the last one for is still to be done, and it has left no post to others.
+        let failed = self.last.take().is_some() && !wake::is_post_wanted();
         self.last = process::start_worker(WORKER, ENTRY, process::my_database());
         self.patience =
             if failed || self.last.is_none() { (self.patience * 2).min(LATE) } else { FIRST_START_AFTER };
         self.not_before = now.checked_add(self.patience);
-        self.last.is_some().then_some(starting)
+        Called { _starting: self.last.is_some().then_some(starting), again }
     }
 }

@@ -11,6 +11,12 @@
 //! the worker its latch set. In the same way a commit that brings something which is due soon sets the latch if it finds the post
 //! taken, and a worker takes the post before its first look. A latch that Postgres resets in the middle of a look costs
 //! [`HORIZON`](wake::HORIZON) at most.
+//!
+//! **Where the server has fewer posts than databases need**, a call that finds all taken registers as one that wants a post, wakes the
+//! workers of all databases, and then looks at the posts once more. A worker whose round has done something, or is over for a while,
+//! leaves if a post is wanted: it gives up its posts first, then looks who wants one, and wakes the first of them. So either the
+//! call finds a post free, or the worker the call. Others may be faster to take it: their process finds work, or leaves in turn.
+//! What relied on a worker that leaves so is looked after by a call of its database, which it wakes.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -28,10 +34,8 @@ use crate::wake;
 /// How long a worker that was called stays when it has nothing to do, or when no call waits.
 const LINGERS: Duration = Duration::from_secs(1);
 
-/// What is due so soon it stays for, if a call waits and not all posts of the server are taken.
+/// What is due so soon it stays for, if a call waits and no other database wants its post.
 pub(super) const NEAR: Duration = Duration::from_secs(2);
-
-const AT_ONCE: Duration = Duration::ZERO;
 
 /// How soon one that stays asks again for the post, where another has it.
 const ASK_FOR_POST_AFTER: Duration = Duration::from_secs(1);
@@ -40,6 +44,8 @@ const ASK_FOR_POST_AFTER: Duration = Duration::from_secs(1);
 pub(super) struct Station {
     /// The server keeps it: it leaves only when it is asked to.
     stays: bool,
+    /// That of the server that it has, if it was called.
+    post: Cell<Option<Post>>,
     /// When it did something last.
     busy: Cell<Wall>,
     /// When a call was waiting last.
@@ -52,18 +58,40 @@ impl Station {
     /// Takes the place, or ends the process if a call has sent it and another one has it, or none is wanted or to be had. The process
     /// is connected.
     pub(super) fn take(stays: bool) -> Station {
-        let station =
-            Station { stays, busy: Cell::new(wall()), needed: Cell::new(wall()), quiet: Cell::new(None) };
+        let (busy, needed) = (Cell::new(wall()), Cell::new(wall()));
+        let station = Station { stays, post: Cell::new(None), busy, needed, quiet: Cell::new(None) };
         while stays && !Post::OfDatabase.take() {
             latch::reset();
             station.leave_if_asked();
             process::sleep(ASK_FOR_POST_AFTER, Sleep::Worker);
         }
-        let has_posts = || Post::OfDatabase.take() && (0..most_called()).any(|n| Post::OfServer(n).take());
-        if !stays && !has_posts() {
+        if !stays && !station.take_posts() {
             process::end(0);
         }
         station
+    }
+
+    /// Takes the post of the database and one of the server, if both are to be had. If it is the latter that is not, a call of this
+    /// database looks again, and registers as one that wants it.
+    fn take_posts(&self) -> bool {
+        if !Post::OfDatabase.take() {
+            return false;
+        }
+        self.post.set((0..most_called()).map(Post::OfServer).find(|post| post.take()));
+        let has_both = self.post.get().is_some();
+        if !has_both {
+            Post::OfDatabase.give_up();
+            wake::worker_leaves();
+        }
+        has_both
+    }
+
+    fn give_up_posts(&self) {
+        Post::OfDatabase.give_up();
+        if let Some(post) = self.post.take() {
+            post.give_up();
+        }
+        wake::post_is_free();
     }
 
     /// To be called before looking at what is due.
@@ -105,7 +133,7 @@ impl Station {
         if done {
             self.busy.set(wall());
         }
-        while !latch::is_set() && due > wall() {
+        while !latch::is_set() && !self.is_wanted_elsewhere() && due > wall() {
             if self.stays {
                 process::sleep(process::until(due.min(wall() + wake::HORIZON)), Sleep::Worker);
                 // What is due later than that no commit tells.
@@ -114,13 +142,10 @@ impl Station {
                 }
                 continue;
             }
-            // Others may be waiting for a process of the server.
-            let (near, lingers, failed) =
-                if all_called() { (AT_ONCE, AT_ONCE, false) } else { (NEAR, LINGERS, failed) };
             let now = wall();
-            let idle = !failed && due > now + near && self.busy.get() + lingers <= now;
+            let idle = !failed && due > now + NEAR && self.busy.get() + LINGERS <= now;
             if self.is_alone() || idle {
-                return leave_unless_called();
+                return self.leave_unless_called();
             }
             process::sleep(process::until(due.min(now + LINGERS)), Sleep::Worker);
         }
@@ -134,13 +159,33 @@ impl Station {
         }
         self.needed.get() + LINGERS <= now
     }
-}
 
-/// Ends a process that was called, unless it has just been called again.
-fn leave_unless_called() {
-    Post::OfDatabase.give_up();
-    if !latch::is_set() || !Post::OfDatabase.take() {
-        process::end(0);
+    /// Ends a process that was called, unless it has just been called again.
+    fn leave_unless_called(&self) {
+        self.give_up_posts();
+        if !latch::is_set() || !self.take_posts() {
+            process::end(0);
+        }
+    }
+
+    /// Whether another database wants the post of the server that this process has.
+    pub(super) fn is_wanted_elsewhere(&self) -> bool {
+        self.post.get().is_some() && wake::is_post_wanted()
+    }
+
+    /// Ends the process if another database wants its post. `more`: it has something to do, and leaves only if a call of its own
+    /// database waits, which sees to that.
+    pub(super) fn leave_to_others(&self, more: bool) {
+        if !self.is_wanted_elsewhere() || more && !wake::is_any_call_waiting() {
+            return;
+        }
+        self.give_up_posts();
+        wake::worker_leaves();
+        // Else a call that waits has been told.
+        let is_called = latch::is_set() && !wake::is_any_call_waiting();
+        if !is_called || !self.take_posts() {
+            process::end(0);
+        }
     }
 }
 

@@ -67,6 +67,9 @@ fn live(database: pgrx::pg_sys::Oid) {
                     done |= step.done;
                     more |= step.more;
                 }
+                if done {
+                    station.leave_to_others(more);
+                }
                 if more {
                     continue;
                 }
@@ -82,6 +85,7 @@ fn live(database: pgrx::pg_sys::Oid) {
         }
         station.rest(due.min(latest), done, failed);
         pause(&station, began);
+        station.leave_to_others(false);
     }
 }
 

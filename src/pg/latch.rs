@@ -19,6 +19,9 @@ use super::wait_event::Sleep;
 /// collides with ours or is taken for a waiting call.
 pub(crate) const TAG_CLASS: u16 = 0x7471;
 
+/// Kinds of channels from here on are of the whole server, the others of one database.
+pub(crate) const OF_SERVER: u8 = 0x80;
+
 /// What a waiter waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Channel {
@@ -30,9 +33,10 @@ pub(crate) struct Channel {
 
 impl Channel {
     fn tag(self) -> pg_sys::LOCKTAG {
+        // SAFETY: reads a variable.
+        let database = if self.kind >= OF_SERVER { 0 } else { unsafe { pg_sys::MyDatabaseId }.to_u32() };
         pg_sys::LOCKTAG {
-            // SAFETY: reads a variable.
-            locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
+            locktag_field1: database,
             locktag_field2: (u32::from(self.kind) << 24) | ((self.number >> 32) as u32 & 0x00ff_ffff),
             locktag_field3: self.number as u32,
             locktag_field4: TAG_CLASS,
@@ -166,6 +170,11 @@ pub(crate) fn wake(channel: Channel, how_many: HowMany) -> usize {
         holders.reverse();
         holders
     })
+}
+
+/// The same, those first that have registered first.
+pub(crate) fn wake_in_turn(channel: Channel, how_many: HowMany) -> usize {
+    wake_among(how_many, || holders(channel))
 }
 
 /// The same in the order of the backends' numbers, from the highest on.

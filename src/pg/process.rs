@@ -126,9 +126,19 @@ fn is_worked_in() -> bool {
 
 /// Sets the latches of the other background processes of this database, whatever they are: one that is woken for nothing
 /// sleeps again. (A process outside of a transaction is not to be found by a lock, as [`super::latch`] does it.)
-///
-/// Of the array of all processes the first part is for connections, however many there may be, and is left out.
 pub(crate) fn wake_workers() {
+    // SAFETY: reads a variable.
+    let here = unsafe { pg_sys::MyDatabaseId };
+    wake_workers_of(|database| database == here);
+}
+
+/// The same of those of all databases.
+pub(crate) fn wake_all_workers() {
+    wake_workers_of(|database| database != pg_sys::InvalidOid);
+}
+
+/// Of the array of all processes the first part is for connections, however many there may be, and is left out.
+fn wake_workers_of(which: impl Fn(pg_sys::Oid) -> bool) {
     // SAFETY: the array of all processes is in shared memory and stays there, as do their latches; two fields of each are read
     // that others may write. The latch of one that has ended by now has no owner, or another one. The array has room for
     // connections first, then for other processes with a number of their own (`InitProcGlobal`).
@@ -143,7 +153,7 @@ pub(crate) fn wake_workers() {
             #[cfg(not(feature = "pg18"))]
             let is_worker = (&raw const (*process).isBackgroundWorker).read_volatile();
             let database = (&raw const (*process).databaseId).read_volatile();
-            if is_worker && database == pg_sys::MyDatabaseId && process != pg_sys::MyProc {
+            if is_worker && which(database) && process != pg_sys::MyProc {
                 pg_sys::SetLatch(&raw mut (*process).procLatch);
             }
         }

@@ -57,7 +57,7 @@ fn wait_for_work(call: &Call) -> pg_sys::Datum {
         if !look.ready && waiter.sleep(look.next) {
             continue;
         }
-        if !look.ready && look.next.owed {
+        if !look.ready && look.next.owed && !waiter.is_stopped() {
             // The time is up: some of what is due is done, as by a call that does not wait, and committed.
             look.ready = LOOK_FOR_WORK.first((names.clone(), true)).is_some_and(|(ready, ..)| ready);
             wake::stay_registered(|| call.leave_transaction("wait_for_work"));

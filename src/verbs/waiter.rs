@@ -18,7 +18,7 @@ use crate::pg::wait_event::Sleep;
 use crate::upkeep::Next;
 use crate::wake::{self, Registration, Stop};
 
-/// How soon a waiter looks again at something that is overdue, or that another process is to do.
+/// How soon a waiter looks again at something that has become overdue.
 const OVERDUE_LOOK: Duration = Duration::from_secs(1);
 
 /// A call that sleeps until something happens or its time is up.
@@ -112,6 +112,11 @@ impl Waiter {
         self.slept
     }
 
+    /// Whether another session has stopped the call: it comes back with nothing.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(Stop::is_stopped)
+    }
+
     /// Whether others may rely on what it knows of what is due next.
     pub(crate) fn has_heard(&self) -> bool {
         self.heard
@@ -127,9 +132,8 @@ impl Waiter {
         if self.time_is_up() {
             return false;
         }
-        let _starting = background::call_if(next.owed);
-        // The process may end, for any reason, before it comes to that.
-        let again = next.owed.then(|| Instant::now() + OVERDUE_LOOK.max(next.rest));
+        let called = background::call_if(next.owed);
+        let again = called.again.map(|soon| Instant::now() + soon.max(next.rest));
         let due = next.due.into_iter().chain(next.shared.map(background::when_to_look)).min();
         loop {
             let left =
@@ -176,7 +180,9 @@ impl Waiter {
     pub(crate) fn leave(&mut self, empty: bool) {
         wake::end_look();
         self.registered = None;
-        self.stop = None;
+        if let Some(stop) = self.stop.take() {
+            stop.leave(self.level);
+        }
         if let Some((names, registration)) = self.names.take() {
             drop(registration);
             if empty {
@@ -187,7 +193,7 @@ impl Waiter {
 }
 
 /// How long to sleep for what is due then. A look names only what was not due yet. What is overdue by now has become so since the look;
-/// for that the sleep is one second at most, as for what another process is to do.
+/// for that the sleep is one second at most.
 fn time_until(due: Time) -> Duration {
     match clock::now().until(due) {
         Duration::ZERO => OVERDUE_LOOK,

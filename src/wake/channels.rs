@@ -20,7 +20,7 @@ const SOON_UP: u8 = 5;
 pub(super) const READY_ANY: u8 = 6;
 /// The kind, with one channel, for calls that wait for the ends of tasks.
 pub(super) const WATCH: u8 = 7;
-/// Three kinds by which another session ends calls that sleep for work, see `stop`; their numbers stand for an actor and a role, and
+/// Four kinds by which another session ends calls that sleep for work, see `stop`; their numbers stand for an actor and a role, and
 /// for an actor and a process id.
 pub(super) const OF_ACTOR: u8 = 8;
 /// The same for a call that sleeps.
@@ -28,8 +28,14 @@ pub(super) const ASLEEP: u8 = 9;
 /// The same for a call that is to end.
 pub(super) const MARKED: u8 = 10;
 
+/// The same for a call that ends since it is to.
+pub(super) const STOPPED: u8 = 12;
+
 /// The kind of the one channel that is no call's.
 const WORKER: u8 = 11;
+
+/// Sleeping calls of any database that have something due and need a post of the server for a worker.
+pub(super) const POST_WANTED: Channel = Channel { kind: latch::OF_SERVER, number: 0 };
 
 /// Waiters for tasks of this action.
 pub(super) fn ready_channel(action_no: i32) -> Channel {
@@ -61,6 +67,22 @@ pub(super) const WATCH_CHANNEL: Channel = Channel { kind: WATCH, number: 0 };
 /// Whether a call of this database waits, for work or for tasks.
 pub(crate) fn is_any_call_waiting() -> bool {
     latch::is_used(TIMER_CHANNEL) || latch::is_used(WATCH_CHANNEL)
+}
+
+/// Whether a call of some database waits for a post of the server.
+pub(crate) fn is_post_wanted() -> bool {
+    latch::is_used(POST_WANTED)
+}
+
+/// A post of the server is free: the call that has waited for one for longest is woken.
+pub(crate) fn post_is_free() {
+    latch::wake_in_turn(POST_WANTED, HowMany::UpTo(1));
+}
+
+/// Calls of this database look again when something is due: the worker that they have relied on leaves.
+pub(crate) fn worker_leaves() {
+    latch::wake_highest(TIMER_CHANNEL, HowMany::UpTo(1));
+    latch::wake(WATCH_CHANNEL, HowMany::UpTo(1));
 }
 
 /// Whether a call waits for tasks of this action, or for those of more actions than it may be found under.

@@ -14,10 +14,16 @@
 //! **No later call is stopped.** The mark stays until the call has given up its registration as asleep, which says the same whether
 //! the session is in a transaction or between two. The next call of this session and actor goes to sleep, and registers, once the
 //! mark is gone.
+//!
+//! **What counts is what the mark has ended.** A call that finds the mark before it sleeps comes back with nothing, and says so: it
+//! registers as *stopped* ([`stopped`]) before it gives up its registration as asleep, and stays so until the mark is gone. So a
+//! session that finds it asleep no more knows which it was. (As one of its actor's it gives up before: the next to stop that does not
+//! find it.) A call that is granted something meanwhile, whose time is up, or that an
+//! error ends does not say so.
 
 use std::time::{Duration, Instant};
 
-use super::channels::{ASLEEP, MARKED, OF_ACTOR};
+use super::channels::{ASLEEP, MARKED, OF_ACTOR, STOPPED};
 use super::waiters::Registration;
 use crate::pg::caller::Role;
 use crate::pg::latch::{self, Channel, HowMany};
@@ -45,18 +51,25 @@ fn mark_of(actor_id: &str, pid: i32) -> Channel {
     Channel { kind: MARKED, ..asleep(actor_id, pid) }
 }
 
+/// Such a call that ends since it was marked.
+fn stopped(actor_id: &str, pid: i32) -> Channel {
+    Channel { kind: STOPPED, ..asleep(actor_id, pid) }
+}
+
 /// What a call that waits for work may be stopped by.
 pub(crate) struct Stop {
     actor_id: String,
     role: Role,
     /// Since it has gone to sleep for the first time.
     registered: Option<Registration>,
+    /// It has found a mark, and ends.
+    is_stopped: bool,
 }
 
 impl Stop {
     /// For a call of this actor and this role.
     pub(crate) fn of(actor_id: &str, role: Role) -> Self {
-        Stop { actor_id: actor_id.to_owned(), role, registered: None }
+        Stop { actor_id: actor_id.to_owned(), role, registered: None, is_stopped: false }
     }
 
     /// Whether another session has stopped the call. To be asked right before it sleeps; `level`: the subtransaction that it is in.
@@ -68,28 +81,47 @@ impl Stop {
             let channels = vec![asleep(&self.actor_id, me), calls_of(&self.actor_id, self.role)];
             self.registered = Some(Registration::new(channels, level));
         }
-        latch::is_used(mark)
+        self.is_stopped = latch::is_used(mark);
+        self.is_stopped
+    }
+
+    /// Whether the call has found a mark.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// To be called as the call ends; `level` as before.
+    pub(crate) fn leave(self, level: i32) {
+        let me = latch::my_pid();
+        let said = self.is_stopped.then(|| Registration::new(vec![stopped(&self.actor_id, me)], level));
+        drop(self.registered);
+        if said.is_some() {
+            wait_while(|| latch::is_used(mark_of(&self.actor_id, me)));
+        }
     }
 }
 
-/// Ends the calls of an actor that sleep for work, in sessions with one of these roles; how many.
+/// Ends the calls of an actor that sleep for work, in sessions with one of these roles; how many it has ended.
 pub(crate) fn stop(actor_id: &str, roles: impl Iterator<Item = Role>) -> usize {
     let level = latch::nest_level();
-    let mut marked: Vec<(Channel, Registration)> = Vec::new();
+    let mut marked: Vec<(i32, Registration)> = Vec::new();
     for channel in roles.map(|role| calls_of(actor_id, role)) {
         for pid in latch::pids(channel) {
-            let mark = Registration::new(vec![mark_of(actor_id, pid)], level);
-            marked.push((asleep(actor_id, pid), mark));
+            marked.push((pid, Registration::new(vec![mark_of(actor_id, pid)], level)));
         }
         latch::wake(channel, HowMany::All);
     }
-    let found = marked.len();
+    let mut ended = 0;
     wait_while(|| {
         // Each mark goes with the call that it was for.
-        marked.retain(|(asleep, _)| latch::is_used(*asleep));
+        marked.retain(|(pid, _)| {
+            let sleeps_on = latch::is_used(asleep(actor_id, *pid));
+            ended += usize::from(!sleeps_on && latch::is_used(stopped(actor_id, *pid)));
+            sleeps_on
+        });
         !marked.is_empty()
     });
-    found - marked.len()
+    ended
 }
 
 /// Waits while that is so, not for long.

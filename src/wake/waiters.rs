@@ -3,7 +3,9 @@
 
 use std::cell::Cell;
 
-use super::channels::{ANY_READY_CHANNEL, SOON_CHANNEL, TIMER_CHANNEL, WATCH_CHANNEL, ready_channel, wake};
+use super::channels::{
+    ANY_READY_CHANNEL, POST_WANTED, SOON_CHANNEL, TIMER_CHANNEL, WATCH_CHANNEL, ready_channel, wake,
+};
 use super::notes::LISTENER;
 use super::registered;
 use crate::pg::latch::{self, Channel, HowMany};
@@ -66,6 +68,11 @@ impl Registration {
         Registration::new(vec![SOON_CHANNEL], latch::nest_level())
     }
 
+    /// Says that this backend waits for a post of the server.
+    pub(crate) fn wants_post() -> Self {
+        Registration::new(vec![POST_WANTED], latch::nest_level())
+    }
+
     /// The channels.
     pub(crate) fn channels(&self) -> &[Channel] {
         &self.channels
@@ -79,7 +86,8 @@ impl Drop for Registration {
         if std::thread::panicking() {
             return;
         }
-        for channel in &self.channels {
+        // The last one first: see `stop`.
+        for channel in self.channels.iter().rev() {
             let there = registered::remove(*channel);
             // It may have been the one to know what is due.
             if there && *channel == WATCH_CHANNEL {

@@ -66,7 +66,7 @@ pub(super) fn wait(request: &Request, waiter: &mut Waiter) -> Result<Look> {
         if goes_on {
             continue;
         }
-        if next.owed {
+        if next.owed && !waiter.is_stopped() {
             look(request, &mut found, None, None);
         }
         return Ok(found);

@@ -8,4 +8,5 @@ mod called;
 mod cluster;
 mod ends;
 mod owner;
+mod shared;
 mod stays;

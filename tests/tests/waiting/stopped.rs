@@ -123,6 +123,25 @@ fn of_two_calls_in_a_transaction_only_the_one_that_sleeps_ends() {
     assert_eq!(call.join().1, [0, 1]);
 }
 
+/// Why: a call that was stopped while something was due looked once more, and came back with a task.
+#[test]
+fn a_call_that_is_stopped_while_something_is_due_comes_back_with_nothing() {
+    for (call, nothing) in WAYS {
+        let db = Db::new();
+        let (mut watcher, mut holder) = (db.connect(), db.connect());
+        // No worker comes: what is due the call would do at its end, and then there would be a task.
+        let mut session = named(&db, "ann");
+        session.run("SET taskq.background_worker = off");
+        watcher.run("SELECT taskq.insert_task('a', 'x', max_tries => 2)");
+        holder.run("SELECT taskq.own_tasks('w', 1, '{x}', lease => '0.1 seconds')");
+        let sleeper = asleep(session, &mut watcher, call);
+        std::thread::sleep(Duration::from_millis(500));
+        watcher.until_asleep(sleeper.pid());
+        assert_eq!(stop(&mut watcher, "ann"), 1, "{call}");
+        assert_eq!(sleeper.join().1.0, nothing, "{call}");
+    }
+}
+
 #[test]
 fn nothing_is_in_the_log_and_no_lock_is_left() {
     let cluster =
@@ -143,7 +162,8 @@ fn nothing_is_in_the_log_and_no_lock_is_left() {
     assert_eq!(watcher.one::<i64>("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), 0);
 }
 
-/// Workers that are stopped all the time get every task, each once: a wake-up that comes with a stop is not lost.
+/// Workers that are stopped all the time get every task, each once: a wake-up that comes with a stop is not lost. Counted are only
+/// the calls that a stop has ended: not those that kept what they were granted.
 #[test]
 fn no_task_is_lost_between_a_stop_and_its_wake_up() {
     const TASKS: usize = 400;
@@ -154,14 +174,14 @@ fn no_task_is_lost_between_a_stop_and_its_wake_up() {
         .map(|n| {
             let (over, left) = (Arc::clone(&over), Arc::clone(&left));
             db.connect().background(move |session| {
-                let (mut granted, mut stopped) = (Vec::new(), 0);
+                let (mut granted, mut stopped) = (Vec::new(), 0_i64);
                 let call = match n {
                     0 => "SELECT task_id FROM taskq.own_tasks('ann', 1, '{x}', wait => '50 seconds')",
                     _ => "SELECT task_id FROM taskq.own_tasks('bob', 1, '{x}', wait => '50 seconds')",
                 };
                 while !over.load(Ordering::Relaxed) {
                     let ids = session.all::<String>(call);
-                    stopped += usize::from(ids.is_empty());
+                    stopped += i64::from(ids.is_empty());
                     granted.extend(ids);
                 }
                 left.fetch_add(1, Ordering::Relaxed);
@@ -172,9 +192,12 @@ fn no_task_is_lost_between_a_stop_and_its_wake_up() {
     let stopper = {
         let over = Arc::clone(&over);
         db.connect().background(move |session| {
+            let mut counted = 0;
             while !over.load(Ordering::Relaxed) {
-                session.all::<i64>("SELECT taskq.stop_waiting(w) FROM unnest('{ann,bob}'::text[]) AS w");
+                let stop = "SELECT taskq.stop_waiting(w) FROM unnest('{ann,bob}'::text[]) AS w";
+                counted += session.all::<i64>(stop).iter().sum::<i64>();
             }
+            counted
         })
     };
     for n in 0..TASKS {
@@ -189,10 +212,9 @@ fn no_task_is_lost_between_a_stop_and_its_wake_up() {
         assert!(since.elapsed() < Duration::from_secs(3), "{n} was had after {:?}", since.elapsed());
     }
     over.store(true, Ordering::Relaxed);
-    stopper.join();
+    let (_, mut counted) = stopper.join();
     until("all have left", || {
-        stop(&mut watcher, "ann");
-        stop(&mut watcher, "bob");
+        counted += stop(&mut watcher, "ann") + stop(&mut watcher, "bob");
         (left.load(Ordering::Relaxed) == workers.len()).then_some(())
     });
     let (mut all, mut stops) = (Vec::new(), 0);
@@ -204,4 +226,5 @@ fn no_task_is_lost_between_a_stop_and_its_wake_up() {
     assert_eq!(all.len(), TASKS);
     assert_eq!(all.into_iter().collect::<BTreeSet<_>>().len(), TASKS, "each once");
     assert!(stops > 20, "only {stops} calls were stopped");
+    assert!(counted <= stops, "{counted} were counted, and {stops} have ended with nothing");
 }
