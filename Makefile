@@ -15,7 +15,7 @@ PRIVATE    = PG_CONFIG="$$(PG_CONFIG=$(PG_CONFIG) .ci/server.sh)"
 TARGET    := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY   := $(TARGET)/release/libtaskq.so
 STAGE     := $(TARGET)/stage
-SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/estimates.sql sql/views.sql sql/operate.sql sql/comments.sql sql/grants.sql
+SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/estimates.sql sql/views.sql sql/operate.sql sql/search.sql sql/comments.sql sql/grants.sql
 
 # One feature set, one profile, everywhere: pgrx is compiled once.
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)
@@ -92,7 +92,7 @@ test-oci: ## the same, its digests verified, and used by a server that finds it 
 pgxn: ## an archive of the committed sources for PGXN, in target/
 	@.ci/pgxn.sh
 
-pictures: ## make the pictures of taskq.page() in docs/pictures anew, with Chromium
+pictures: ## make the pictures of taskq.page() and the console in docs/pictures anew, with Chromium
 	@PG_CONFIG=$(PG_CONFIG) .ci/setup.sh pictures
 	@$(MAKE) --no-print-directory install-private
 	@$(PRIVATE) .ci/pictures.sh

@@ -86,6 +86,8 @@ function dependency_results(task_id text) -> TABLE(task_id text, action text, st
 function descendants(task_id text, max_tasks integer DEFAULT NULL::integer) -> TABLE(task_id text, action text, state text, depth integer)
 function endings(after text DEFAULT NULL::text, max_tasks integer DEFAULT 1000, actions text[] DEFAULT NULL::text[]) -> TABLE(cursor text, task_id text, action text, group_id text, status_code taskq.status_code, cause text, status text, result jsonb, num_tries integer, settled_at timestamp with time zone)
 function extend_tasks_ownership(actor_id text, task_ids text[], tokens uuid[], lease interval) -> TABLE(task_id text, owned boolean, action_deadline timestamp with time zone)
+function failures(within interval DEFAULT '1 day'::interval, max_looked integer DEFAULT 50000) -> TABLE(action text, cause text, status text, number bigint, first_at timestamp with time zone, last_at timestamp with time zone, status_like text, last_task_id text)
+function find_tasks(actions text[] DEFAULT NULL::text[], groups text[] DEFAULT NULL::text[], states text[] DEFAULT NULL::text[], causes text[] DEFAULT NULL::text[], status_like text DEFAULT NULL::text, body jsonb DEFAULT NULL::jsonb, metadata jsonb DEFAULT NULL::jsonb, inserted_since timestamp with time zone DEFAULT NULL::timestamp with time zone, inserted_until timestamp with time zone DEFAULT NULL::timestamp with time zone, id_prefix text DEFAULT NULL::text, before text DEFAULT NULL::text, max_tasks integer DEFAULT 50, max_looked integer DEFAULT 20000) -> TABLE(cursor text, task_id text)
 function forget_action(action text) -> void
 function grant_inserter(role text, actions text[] DEFAULT NULL::text[]) -> void
 function grant_monitor(role text) -> void
@@ -135,6 +137,7 @@ function rewind_task(task_id text, step text) -> bigint
 function run_schedule(name text) -> text
 function save_step(task_id text, token uuid, step text, result jsonb DEFAULT NULL::jsonb, lease interval DEFAULT NULL::interval) -> jsonb
 function schedule(name text, cron text, task jsonb, timezone text DEFAULT 'UTC'::text, overlap text DEFAULT 'skip'::text, backfill text DEFAULT 'one'::text, max_backfill integer DEFAULT NULL::integer) -> timestamp with time zone
+function series(within interval DEFAULT '01:00:00'::interval, actions text[] DEFAULT NULL::text[]) -> TABLE(at timestamp with time zone, completed bigint, aborted bigint, skipped bigint, waiting_p50 interval, waiting_p99 interval, running_p50 interval, running_p99 interval)
 function set_action(action text, max_tries integer DEFAULT NULL::integer, lease interval DEFAULT NULL::interval, backoff jsonb DEFAULT NULL::jsonb, max_concurrency integer DEFAULT NULL::integer, rate_limit integer DEFAULT NULL::integer, rate_period interval DEFAULT NULL::interval, retention interval DEFAULT NULL::interval, notify boolean DEFAULT NULL::boolean, on_timeout text DEFAULT NULL::text, max_timeouts integer DEFAULT NULL::integer, clear text[] DEFAULT NULL::text[], retention_aborted interval DEFAULT NULL::interval, fair boolean DEFAULT NULL::boolean, max_per_group integer DEFAULT NULL::integer, expires_in interval DEFAULT NULL::interval, max_run_time interval DEFAULT NULL::interval) -> void
 function set_group(group_id text, max_concurrency integer DEFAULT NULL::integer, weight integer DEFAULT NULL::integer, clear text[] DEFAULT NULL::text[]) -> void
 function set_shard(n integer) -> void
@@ -195,6 +198,7 @@ view attempts(task_id, num_try, actor_id, started_at, ended_at, outcome, status,
 view dead_ends(task_id, action, group_id, body, cause, status, result, num_tries, actor_id, inserted_at, settled_at, kept_until, attempts, id, root)
 view dependencies(after, run, condition, settled)
 view groups(group_id, paused, blocked, scheduled, ready, in_progress, completed, aborted, progress, first_inserted_at, last_settled_at, estimated_end, tasks, max_concurrency, weight, skipped)
+view inbox(task_id, action, group_id, body, metadata, inserted_at, expires_at, waited_by, position, id)
 view schedules(name, cron, timezone, task, overlap, backfill, next_at, last_at, last_task_id, problem, max_backfill, paused)
 view stats(action, blocked, scheduled, ready, in_progress, completed, aborted, oldest_ready, settled_last_minute, waiting_p50, waiting_p99, running_p50, running_p99, skipped)
 view steps(task_id, position, step, num_try, result, saved_at, id)

@@ -226,6 +226,7 @@ CREATE TABLE taskq.blocked (
 ) WITH (fillfactor = 70);
 -- Suspended tasks, by the time at which their wait is over.
 CREATE INDEX blocked_until_idx ON taskq.blocked (until) WHERE since IS NOT NULL;
+CREATE INDEX blocked_signal_idx ON taskq.blocked (task_no) WHERE spare < 0;          -- signals that have not come, the oldest first
 COMMENT ON TABLE taskq.blocked IS 'tasks that wait for other tasks or for a signal from outside, and what is still due';
 
 -- Tasks that nothing blocks but their time, or that of their workgroup.

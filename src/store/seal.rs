@@ -89,20 +89,23 @@ static SEAL: Statement<(Wall, Wall, i32, Wall, i64, bool, Wall), Sealed> = State
 );
 
 /// Of sealed spans, those of the last two minutes stay as they are ($1 and later), those of the last hour ($2) become
-/// minutes, and the rest one row per action, code and cause. Only rows that this changes are touched.
-static FOLD: Statement<(Wall, Wall)> = Statement::new(
+/// minutes, those of the last day ($3) half hours, and the rest one row per action, code and cause. Only rows that this changes are
+/// touched.
+static FOLD: Statement<(Wall, Wall, Wall)> = Statement::new(
     c"WITH rows AS MATERIALIZED (
         SELECT x.ctid AS version, x.place, x.place <> x.span OR pg_catalog.count(*)
                    OVER (PARTITION BY x.place, x.action_no, x.code, x.cause) > 1 AS changes
           FROM (SELECT t.ctid, t.span, t.action_no, t.code, t.cause,
-                       CASE WHEN t.span < $2 THEN '-infinity'
-                            ELSE pg_catalog.date_bin('1 minute', t.span, '2000-01-01') END AS place
+                       CASE WHEN t.span < $3 THEN '-infinity'
+                            ELSE pg_catalog.date_bin(CASE WHEN t.span < $2 THEN interval '30 minutes'
+                                                          ELSE '1 minute' END, t.span, '2000-01-01') END AS place
                   FROM taskq.end_tally t WHERE t.span < $1) AS x),
       taken AS (
         DELETE FROM taskq.end_tally d
          WHERE d.ctid = ANY (ARRAY(SELECT r.version FROM rows AS r WHERE r.changes))
-        RETURNING CASE WHEN d.span < $2 THEN '-infinity'
-                       ELSE pg_catalog.date_bin('1 minute', d.span, '2000-01-01') END AS span,
+        RETURNING CASE WHEN d.span < $3 THEN '-infinity'
+                       ELSE pg_catalog.date_bin(CASE WHEN d.span < $2 THEN interval '30 minutes'
+                                                     ELSE '1 minute' END, d.span, '2000-01-01') END AS span,
                   d.action_no, d.code, d.cause, d.number, d.ended)
       INSERT INTO taskq.end_tally (span, action_no, code, cause, number, ended)
       SELECT t.span, t.action_no, t.code, t.cause, pg_catalog.sum(t.number), pg_catalog.sum(t.ended)
@@ -253,7 +256,7 @@ fn seal(state: &State, next: (Wall, i64)) -> bool {
 }
 
 fn fold(until: Wall) {
-    FOLD.execute((minutes_before(until, 2), minutes_before(until, 60)));
+    FOLD.execute((minutes_before(until, 2), minutes_before(until, 60), minutes_before(until, 24 * 60)));
 }
 
 /// The minute that is so many before that of a time.

@@ -254,7 +254,7 @@ fn what_has_ended_is_counted_for_ever() {
     session.run(remove);
     assert_eq!(ended(&mut session), expected, "removed after that");
     // Long ago.
-    session.run("UPDATE taskq.end_tally SET span = span - interval '2 hours'; UPDATE taskq.settled SET settled_at = settled_at - interval '2 hours'");
+    session.run("UPDATE taskq.end_tally SET span = span - interval '2 days'; UPDATE taskq.settled SET settled_at = settled_at - interval '2 days'");
     session.run("UPDATE taskq.seal SET until = until - interval '3 minutes'");
     seal(&mut session);
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.end_tally WHERE span = '-infinity'"), 2);

@@ -2,6 +2,7 @@
 
 mod asked_for;
 mod estimates;
+mod find;
 mod health;
 mod missed;
 mod page;
