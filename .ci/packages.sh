@@ -86,7 +86,7 @@ case "${1:-}" in
         bench
         ;;
     test)
-        examples/clients/setup.sh python node
+        examples/clients/setup.sh python node chromium
         # Side by side: both wait most of the time.
         result=0
         log=$(mktemp)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The pictures of taskq.page() in docs/pictures, of the queue that docs/pictures/queue.sql makes. `make pictures` builds and installs
+# The pictures of taskq.page() and of the console in docs/pictures, of the queue that docs/pictures/queue.sql makes. `make pictures` builds and installs
 # first, and then calls this.
 #
 #   PG_CONFIG=path   the server to use, which has the extension
@@ -25,7 +25,7 @@ mkdir -p "$work"
 
 if [ ! -x "$work/venv/bin/python" ]; then
     python3 -m venv "$work/venv"
-    "$work/venv/bin/pip" install --quiet --disable-pip-version-check pillow
+    "$work/venv/bin/pip" install --quiet --disable-pip-version-check pillow playwright
 fi
 
 finish() { .ci/cluster.sh stop "$work/cluster" || true; }
@@ -64,6 +64,19 @@ part.quantize(palette=palette, dither=Image.Dither.NONE).save(to, optimize=True)
 PYTHON
     [ "$(stat -c %s "docs/pictures/$to")" -lt 150000 ] || die "docs/pictures/$to has 150 kB or more"
 }
+
+# The console, with the package of this source.
+"$work/venv/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps clients/python
+"$work/venv/bin/pip" install --quiet --disable-pip-version-check "clients/python[console,binary]" pillow playwright
+port=${CONSOLE_PORT:-8097}
+TASKQ_CONSOLE_TOKEN=pictures "$work/venv/bin/taskq-pg" console --conninfo dbname=shop --port "$port" --title shop >"$work/console.log" 2>&1 &
+console=$!
+finish() { kill "$console" 2>/dev/null || true; .ci/cluster.sh stop "$work/cluster" || true; }
+for _ in $(seq 100); do
+    (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
+    sleep 0.1
+done
+"$work/venv/bin/python" .ci/pictures_console.py "http://127.0.0.1:$port/?token=pictures" docs/pictures "$(command -v "$chromium")"
 
 picture page.png shop.html 1280 0 1500
 picture page-empty.png empty.html 1280 0 260

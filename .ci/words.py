@@ -23,7 +23,7 @@ OTHERS = ["tests", "pg_test", "benches", "examples", "clients"]
 # What is read there.
 KINDS = {".rs", ".sql", ".md", ".sh", ".py", ".js", ".ts", ".mjs", ".cjs", ".go", ".java", ".rb", ".yml", ".toml", ".awk"}
 # Folders of what others have made.
-FOREIGN = {"target", "node_modules", "dist", ".venv", "__pycache__"}
+FOREIGN = {"target", "node_modules", "dist", "vendor", ".venv", "__pycache__"}
 FUNCTION = re.compile(r"\b(?:fn|def|function|func) (\w+)")
 LONGEST = 40
 # A hedge tells that there is an exception, and not which. So many there may be of each, in code as well.

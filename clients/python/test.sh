@@ -4,7 +4,8 @@
 #   PG_CONFIG=... PGHOST=... [PGPORT=... PGUSER=...] clients/python/test.sh [ARGUMENT OF PYTEST...]
 #
 # The server is to have the extension, and the role is to be a superuser: each test makes a database of its own. PG_CONFIG
-# is for the tests that stop a server: they start another one with the same programs. PYTHON names the interpreter.
+# is for the tests that stop a server: they start another one with the same programs. PYTHON names the interpreter, CHROMIUM the
+# browser.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd -P)
@@ -17,7 +18,11 @@ trap 'rm -rf "$folder"' EXIT
 "$folder/build/bin/python" -m build --outdir "$folder/dist" "$here" >"$folder/build.log" 2>&1 ||
     { cat "$folder/build.log" >&2; exit 1; }
 wheel=$(echo "$folder"/dist/*.whl)
-"$folder/venv/bin/pip" install --quiet --disable-pip-version-check "$wheel[binary,otel,django,sqlalchemy,http,dev]"
+"$folder/venv/bin/pip" install --quiet --disable-pip-version-check "$wheel[binary,otel,django,sqlalchemy,http,console,dev]"
+
+# What looks for barriers in the pages of the console.
+npm install --silent --no-audit --no-fund --prefix "$folder/npm" axe-core@4.14.1 >"$folder/npm.log" 2>&1 || { cat "$folder/npm.log" >&2; exit 1; }
+export AXE="$folder/npm/node_modules/axe-core/axe.min.js" CHROMIUM="${CHROMIUM:-chromium}"
 
 cd "$here"
 "$folder/venv/bin/ruff" check --quiet --no-cache .

@@ -3,7 +3,8 @@
 # Node, the workers that are compiled (Rust, Go, Java). Quick when nothing has changed.
 #
 #   setup.sh [python|node|go|java|ruby|rust|pgbouncer]...    these only (default: all)
-#   setup.sh venv npm                                        what builds the client packages, and nothing into target/clients
+#   setup.sh venv npm chromium                               what builds the client packages, and the browser of their tests, and nothing
+#                                                            into target/clients
 #
 # What is missing of python3 with venv, node with npm, go with pgx, a JDK with the JDBC driver and Gson, ruby with pg, psql
 # and PgBouncer is installed from the distribution's packages, as root or through sudo. For `rust` cargo must be there.
@@ -54,6 +55,10 @@ install_venv() {
 
 install_npm() {
     have npm || apt_install nodejs npm
+}
+
+install_chromium() {
+    have "${CHROMIUM:-chromium}" || apt_install chromium fonts-dejavu-core
 }
 
 install_python() {
@@ -116,6 +121,6 @@ install_rust() {
 
 [ $# -gt 0 ] || set -- pgbouncer python node go java ruby rust
 for what; do
-    [[ $what == @(venv|npm) ]] || have psql || apt_install postgresql-client
+    [[ $what == @(venv|npm|chromium) ]] || have psql || apt_install postgresql-client
     install_"$what"
 done

@@ -146,6 +146,15 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
+def consoles(taskq_app: App) -> Iterator[None]:
+    """Consoles that a test makes are closed before its database goes."""
+    from console import close_all
+
+    yield
+    close_all()
+
+
+@pytest.fixture
 def own_app(server: Server) -> Iterator[App]:
     """An app on the server that may be stopped."""
     with database(server.conninfo) as where:

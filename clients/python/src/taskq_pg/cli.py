@@ -135,6 +135,19 @@ def _parser() -> argparse.ArgumentParser:
         help="the environment variable with the Authorization header (TASKQ_AUTHORIZATION)",
     )
     dispatch.add_argument("--with-token", action="store_true", help="send the token, for answers with 202")
+
+    serve = command("console", _console, "Serve the console, to look at the queue and act on it in a browser.")
+    serve.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1)")
+    serve.add_argument("--port", type=int, default=8080, help="(8080)")
+    serve.add_argument("--title", help="what the pages are called")
+    serve.add_argument("--hide-bodies", action="store_true", help="show no bodies, results and the like")
+    serve.add_argument("--hide-bodies-of", action="append", metavar="ACTION", help="of this action; may be repeated")
+    serve.add_argument(
+        "--token-env",
+        default="TASKQ_CONSOLE_TOKEN",
+        metavar="NAME",
+        help="the environment variable with the token, if any",
+    )
     return parser
 
 
@@ -284,6 +297,21 @@ def _dispatch(options: argparse.Namespace) -> None:
     )
     with made as app:
         _perform(app, options)
+
+
+def _console(options: argparse.Namespace) -> None:
+    try:
+        from .console.serve import serve
+    except ModuleNotFoundError as error:
+        raise LookupError(f"{error}: pip install 'taskq-pg[console]'") from error
+    serve(
+        options.conninfo or "",
+        host=options.host,
+        port=options.port,
+        title=options.title,
+        hide_bodies=options.hide_bodies or options.hide_bodies_of or False,
+        token=os.environ.get(options.token_env),
+    )
 
 
 def _json_or_text(text: str) -> Any:
