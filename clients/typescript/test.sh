@@ -24,8 +24,10 @@ cd "$fresh/test"
 npm ci "${quiet[@]}"
 npm install "${quiet[@]}" --no-save --ignore-scripts ../taskq-pg-*.tgz
 TASKQ_DOCS=$repository/docs node extract.js docs
+cp "$repository"/examples/fastify/*.ts docs/
 npx tsc -p .
 
+export TASKQ_CONFORMANCE=$repository/clients/conformance
 export TASKQ_CLUSTER=$repository/.ci/cluster.sh
 # What is given back stays so until a test has looked: an hour, but where a handler says when. The shipped second is over sooner
 # than a busy machine comes to look.

@@ -10,3 +10,6 @@ ${ALONE:-} node bench.mjs
 echo
 # shellcheck disable=SC2086
 ${ALONE:-} node idle.mjs
+echo
+# shellcheck disable=SC2086
+${ALONE:-} node cancel.mjs

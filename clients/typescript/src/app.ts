@@ -1,12 +1,17 @@
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import pg from "pg";
+import { Calls } from "./calls.js";
 import { COLUMN_TYPES } from "./column-types.js";
+import { Declared, type Schedule, versionOf } from "./declared.js";
 import { number } from "./durations.js";
-import { encodeTask, inMilliseconds } from "./encode.js";
-import { type Environment, runningIn } from "./environment.js";
+import { encodeTask, jsonOf, settingsOf } from "./encode.js";
+import { type Around, type Environment, runningIn } from "./environment.js";
+import type { Action } from "./handle.js";
 import {
   type ActionOptions,
+  type BatchHandler,
+  type BatchOptions,
   durable,
   type Handler,
   type HandlerOptions,
@@ -14,15 +19,17 @@ import {
   type Registered,
   register,
   type TransactionalHandler,
+  together,
   transactional,
   type Workflow,
 } from "./handlers.js";
-import { Link } from "./link.js";
+import type { LinkOptions } from "./link.js";
+import type { WorkOptions } from "./places.js";
 import { OwnPool, surviveLosses } from "./pool.js";
-import { stopOnSignals } from "./process.js";
+import { giveBackInCrash, stopOnSignals } from "./process.js";
 import { Producer } from "./producer.js";
 import { Queue } from "./queue.js";
-import type { Action, Logger, NewTask, ScheduleOptions, WorkOptions } from "./types.js";
+import type { Logger, Named, Queryable, ScheduleOptions } from "./types.js";
 import { Worker } from "./worker.js";
 
 /** Where the queue is, and what the app is called there. */
@@ -32,8 +39,14 @@ export interface AppOptions extends pg.ClientConfig {
    * connections lead. Absent: the app makes one when it needs it.
    */
   pool?: pg.Pool;
+  /** Settings and schedules that `setup` writes are those of the app of this name. */
+  name?: string;
+  /** Of the settings and schedules: an integer, or dotted numbers. A worker of a higher one writes its own. */
+  version?: string | number;
   /** The name under which tasks are owned, for people. Host and process id, and something random. */
   actor?: string;
+  /** At most so many connections besides those of the worker: calls queue for them. 8. */
+  maxConnections?: number;
   /** Prepare the statements of the worker. PgBouncer before 1.21 in transaction mode knows none. True. */
   preparedStatements?: boolean;
   /** Where to say what happens. Standard error. */
@@ -46,7 +59,7 @@ const STDERR: Logger = {
   error: (message) => console.error(`taskq: ${message}`),
 };
 
-/** Longer than any sleep of a claim. What takes longer than this is taken for a server that has vanished. */
+/** What takes longer than this is taken for a server that has vanished. */
 const QUERY_TIMEOUT = 60_000;
 
 /**
@@ -55,13 +68,17 @@ const QUERY_TIMEOUT = 60_000;
  */
 export class App extends Producer {
   readonly #config: pg.ClientConfig;
+  readonly #app: { name?: string; version: string | null };
   readonly #actor: string;
   protected readonly log: Logger;
-  readonly #prepare: boolean;
-  readonly #timeout: number;
-  protected readonly link: Link;
+  readonly #link: Omit<LinkOptions, "terms">;
+  protected readonly calls: Calls;
   readonly #givenPool: pg.Pool | undefined;
   #ownPool: OwnPool | undefined;
+  readonly #schedules = new Map<string, Schedule>();
+  readonly #arounds: Around[] = [];
+  readonly #starts: (() => unknown)[] = [];
+  readonly #stops: (() => unknown)[] = [];
   #worker: Worker | undefined;
   #working: Promise<void> | undefined;
   /** Whether the worker performs whatever is registered. */
@@ -74,21 +91,26 @@ export class App extends Producer {
     super();
     const {
       pool,
+      name,
+      version,
       actor,
-      logger,
-      preparedStatements = true,
+      logger = STDERR,
+      maxConnections = 8,
+      preparedStatements: prepare = true,
       ...config
     } = typeof options === "string" ? { connectionString: options } : options;
+    if (version !== undefined && name === undefined)
+      throw new TypeError("an app with a version has a name: new App({ name, version })");
+    this.#app = { name, version: versionOf(version) };
     this.#givenPool = pool;
     if (pool) surviveLosses(pool);
     // The password of a pool is not enumerable.
     this.#config = pool ? { ...pool.options, password: pool.options.password, ...config } : config;
     this.#actor = actor ?? `${hostname()}:${process.pid}:${randomBytes(3).toString("hex")}`;
-    this.log = logger ?? STDERR;
-    this.#prepare = preparedStatements;
-    this.#timeout = config.query_timeout ?? pool?.options.query_timeout ?? QUERY_TIMEOUT;
-    const timeout = this.#timeout;
-    this.link = new Link(this.#make, this.log, { prepare: preparedStatements, spare: true, timeout });
+    this.log = logger;
+    const timeout = config.query_timeout ?? pool?.options.query_timeout ?? QUERY_TIMEOUT;
+    this.#link = { make: () => this.#client(), log: logger, prepare, timeout };
+    this.calls = new Calls(this.#link, maxConnections);
   }
 
   // --- registering ---------------------------------------------------------------------------------------------------
@@ -108,8 +130,8 @@ export class App extends Producer {
   task(action: string, ...rest: any[]): Action<any> {
     const [options, handler] = rest.length === 1 ? [{}, rest[0]] : rest;
     const perform = options.transactional
-      ? transactional(handler, options.schema)
-      : plain(handler as Handler<any, unknown>, options.schema);
+      ? transactional(handler, options)
+      : plain(handler as Handler<any, unknown>, options);
     return this.#register(register(action, options, { perform }));
   }
 
@@ -125,8 +147,25 @@ export class App extends Producer {
   ): Action<Body, Result>;
   workflow(action: string, ...rest: any[]): Action<any> {
     const [options, workflow] = rest.length === 1 ? [{}, rest[0]] : rest;
-    const perform = durable(workflow as Workflow<any, unknown>, options.schema);
+    const perform = durable(workflow as Workflow<any, unknown>, options);
     return this.#register(register(action, options, { perform, results: true, steps: true }));
+  }
+
+  /** Registers a handler of several tasks at once: it is called with a list of them. */
+  batch<Body = any, Result = unknown>(
+    action: string,
+    handler: BatchHandler<Body, Result>,
+  ): Action<Body, Result>;
+  batch<Body = any, Result = unknown>(
+    action: string,
+    options: BatchOptions<Body>,
+    handler: BatchHandler<Body, Result>,
+  ): Action<Body, Result>;
+  batch(action: string, ...rest: any[]): Action<any> {
+    const [options, handler] = rest.length === 1 ? [{}, rest[0]] : rest;
+    const { size = 100 } = options as BatchOptions;
+    if (!(Number.isInteger(size) && size >= 1)) throw new RangeError("size is no positive integer");
+    return this.#register(register(action, options, { perform: together(handler, options), size }));
   }
 
   #register(registered: Registered): Action<any> {
@@ -141,32 +180,51 @@ export class App extends Producer {
     };
   }
 
+  /** Calls a function before a worker claims anything. */
+  onStart(hook: () => unknown): void {
+    this.#starts.push(hook);
+  }
+
+  /** Calls a function when a worker has ended. */
+  onStop(hook: () => unknown): void {
+    this.#stops.push(hook);
+  }
+
   /**
-   * Makes a schedule, or changes the one with this name, and returns when it runs next: `null` if it is paused. That is an
-   * operator's right.
+   * Calls a function around each performance, which `perform()` does; what it returns is the result, and what it throws fails the
+   * try. The first that was registered is the outermost. Around a workflow it does not go on where that waits.
    */
-  async schedule(
+  around(around: Around): void {
+    this.#arounds.push(around);
+  }
+
+  /** Declares that a task is inserted at these times. {@link setup} writes it to the database, and so does a worker. */
+  schedule(
     name: string,
     cron: string,
-    task: NewTask,
+    action: string | Named,
+    body?: unknown,
     options: ScheduleOptions = {},
-  ): Promise<Date | null> {
-    const { timezone = "UTC", overlap = "skip", backfill = "one", maxBackfill, client } = options;
-    const [row] = await this.run(
-      client,
-      `SELECT ${inMilliseconds("next")} AS next FROM taskq.schedule($1::text, $2::text, $3::text::jsonb, timezone => $4::text, overlap => $5::text,
-                             backfill => $6::text, max_backfill => $7::text::integer) AS next`,
-      [
-        name,
-        cron,
-        JSON.stringify({ ...encodeTask(task), metadata: task.metadata }),
-        timezone,
-        overlap,
-        backfill,
-        maxBackfill === undefined ? null : String(number("maxBackfill", maxBackfill)),
-      ],
-    );
-    return row.next === null ? null : new Date(Number(row.next));
+  ): void {
+    const { timezone = "UTC", overlap = "skip", backfill = "one", maxBackfill, ...keys } = options;
+    const most = maxBackfill === undefined ? null : String(number("maxBackfill", maxBackfill));
+    const task = { ...encodeTask({ ...keys, action, body }), metadata: keys.metadata };
+    this.#schedules.set(name, [cron, jsonOf(task, "task") ?? null, timezone, overlap, backfill, most]);
+  }
+
+  /**
+   * Writes the settings of the actions and the schedules, as they are declared, to the database. It takes the rights of an
+   * operator. With `prune` what an earlier version of the app of this name has written, and the code no longer has, is removed.
+   */
+  setup({ prune = false, client }: { prune?: boolean; client?: Queryable } = {}): Promise<void> {
+    return this.#declared().write((text, values) => this.run(client, text, values), prune);
+  }
+
+  #declared(): Declared {
+    const settings = [...this.actions.values()]
+      .filter((registered) => settingsOf(registered.settings).length > 0)
+      .map((registered) => [registered.action, registered.settings] as const);
+    return new Declared(this.#app, new Map(settings), this.#schedules, this.log);
   }
 
   // --- working -------------------------------------------------------------------------------------------------------
@@ -180,21 +238,36 @@ export class App extends Producer {
     if (this.#working) throw new Error("this app works already");
     const worker = this.#newWorker(options);
     const signals = options.signals === false ? undefined : stopOnSignals(worker, this.log);
-    // What is taken from this worker is told on a channel, over the connection that its heartbeats go by.
-    this.link.listen("taskq.lost_channel($1)", this.#actor, () => void worker.hear());
     this.#worker = worker;
     this.#worksAll = options.actions === undefined;
-    this.#working = worker.run();
+    this.#working = this.#run(worker);
+    const crashes = giveBackInCrash(worker, this.log, this.#working);
     try {
       await this.#working;
     } finally {
+      // The process ends then, and the program does not go on before it does.
+      if (worker.crashed) await new Promise(() => {});
+      crashes.end();
       this.#worker = undefined;
       this.#working = undefined;
-      this.link.listenNoMore();
       if (worker.holds) this.#failed.add(worker);
       if (worker.abandoned) await this.#closePool();
       signals?.end();
     }
+  }
+
+  async #run(worker: Worker): Promise<void> {
+    try {
+      for (const hook of this.#starts) await hook();
+      await worker.run();
+    } finally {
+      for (const hook of this.#stops) await hook();
+    }
+  }
+
+  /** Whether a worker of this app works, claims tasks and extends their leases. */
+  healthy(): boolean {
+    return this.#worker?.healthy ?? false;
   }
 
   /** What a handler that has not ended holds of the pool is held for ever. A later transaction makes a new pool. */
@@ -217,10 +290,10 @@ export class App extends Producer {
    */
   async close(): Promise<void> {
     await this.stop();
-    for (const worker of this.#failed) worker.giveUp();
+    const failed = [...this.#failed].map((worker) => worker.giveUp());
     this.#failed.clear();
     this.waitNoMore();
-    await Promise.all([this.link.close(), this.#closePool()]);
+    await Promise.all([...failed, this.calls.close(), this.#closePool()]);
   }
 
   /** `await using app = new App(…)` closes it at the end of the block. */
@@ -240,19 +313,26 @@ export class App extends Producer {
       throw new RangeError("concurrency is no positive integer");
     if (!(Number.isInteger(prefetch) && prefetch >= 0))
       throw new RangeError("prefetch is no integer from 0 up");
-    const queue = new Queue(this.#make, this.link, this.#actor, this.log, {
-      prepare: this.#prepare,
-      timeout: this.#timeout,
-      // A claim sleeps, for longer than an answer may take elsewhere.
-      claimTimeout: this.#timeout && Math.max(this.#timeout, QUERY_TIMEOUT),
-    });
+    const client = this.#client();
     const environment: Environment = {
-      calls: this.link,
+      calls: this.calls,
+      log: this.log,
       pool: () => this.#pool(concurrency),
+      arounds: this.#arounds,
+      begin: (run) => this.#declared().beginIfAllowed(run),
       check: (tasks) => this.check(tasks),
-      running: runningIn(this.#make()),
+      running: runningIn(client),
+      where: `database "${client.database}" at ${client.host}:${client.port}`,
     };
-    return new Worker(queue, environment, registered, { ...options, concurrency, prefetch }, this.log);
+    const queue = new Queue(this.#link, this.#actor, () => worker.hear());
+    const worker = new Worker(
+      queue,
+      environment,
+      registered,
+      { ...options, concurrency, prefetch },
+      this.log,
+    );
+    return worker;
   }
 
   #pool(max: number): pg.Pool {
@@ -265,12 +345,8 @@ export class App extends Producer {
     return pool;
   }
 
-  protected newLink(): Link {
-    return new Link(this.#make, this.log, { brief: true, timeout: this.#timeout });
-  }
-
-  readonly #make = (): pg.Client =>
-    new pg.Client({
+  #client(): pg.Client {
+    return new pg.Client({
       application_name: "taskq-pg",
       connectionTimeoutMillis: 10_000,
       keepAlive: true,
@@ -279,12 +355,13 @@ export class App extends Producer {
       query_timeout: 0,
       types: COLUMN_TYPES,
     });
+  }
 
   /** @internal For `taskq-pg/testing`: the registered actions and the configuration. */
   get internals() {
     return {
       config: this.#config,
-      run: (text: string, values: (string | null)[]) => this.link.query(text, values),
+      run: (text: string, values: (string | null)[]) => this.calls.query(text, values),
     };
   }
 }

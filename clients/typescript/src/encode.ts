@@ -16,6 +16,7 @@ export function inMilliseconds(time: string): string {
  * quoted, so that {@link decodeBody} gives back just what was inserted.
  */
 export function encodeBody(body: unknown): unknown {
+  refuse(body);
   const value = asJson(body);
   return typeof value === "string" && isJson(value) ? JSON.stringify(value) : value;
 }
@@ -115,7 +116,7 @@ export function settingsOf(settings: object): { key: string; type: string; value
 }
 
 /** The arguments of `taskq.set_action` and `taskq.set_group`. */
-const SETTINGS: Record<string, string> = {
+export const SETTINGS: Record<string, string> = {
   max_tries: "integer",
   lease: "interval",
   backoff: "jsonb",
@@ -143,18 +144,46 @@ export function arrayOf(texts: string[]): string {
 /** The server takes no message of a GB, and no jsonb of a quarter of that. */
 const LARGEST = 500_000_000;
 
+/** The JSON text of a value; `TypeError` where JSON would make `{}` or `null` of a part of it. */
+export function jsonOf(value: unknown, what: string): string | undefined {
+  try {
+    refuse(value);
+    return JSON.stringify(value, refusing);
+  } catch (error) {
+    throw new TypeError(`the ${what} is no JSON: ${messageOf(error)}`);
+  }
+}
+
 /** The JSON text of what a handler has made. What has none now would have none the next time. */
 export function toJson(made: unknown, what = "result"): string | undefined {
   let text: string | undefined;
   try {
-    text = JSON.stringify(made);
+    text = jsonOf(made, what);
   } catch (error) {
-    throw new Reject(`the ${what} is no JSON: ${messageOf(error)}`);
+    throw new Reject(messageOf(error));
   }
   // A character takes three bytes at most.
   if (text !== undefined && 3 * text.length > LARGEST && Buffer.byteLength(text) > LARGEST)
     throw new Reject(`the ${what} is too large: ${Buffer.byteLength(text)} bytes of JSON`);
   return text;
+}
+
+/** Lets values through, and refuses what JSON would make `{}` or `null` of, wherever it is. */
+function refusing(this: any, key: string, value: unknown): unknown {
+  // A `Date` has become a text by then, and an invalid one `null`.
+  refuse(this[key]);
+  return value;
+}
+
+/** Throws where JSON has nothing for a value. What has a `toJSON` of its own says what it is. */
+function refuse(value: any): void {
+  if (typeof value === "number" && !Number.isFinite(value)) throw new TypeError(`${value}`);
+  if (typeof value === "function") throw new TypeError("a function");
+  if (typeof value !== "object" || value === null) return;
+  if (value instanceof Date && Number.isNaN(value.getTime())) throw new TypeError("an invalid Date");
+  if (typeof value.toJSON === "function") return;
+  if (value instanceof Error || value instanceof Map || value instanceof Set)
+    throw new TypeError(`a ${value.constructor.name}`);
 }
 
 /** A length of time in milliseconds as timers take it: a longer one would end at once. */

@@ -1,12 +1,26 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import type { Client, Pool, PoolClient } from "pg";
-import type { Link } from "./link.js";
+import type { Calls } from "./calls.js";
 import type { Task } from "./task.js";
-import type { NewTask } from "./types.js";
+import type { Logger, NewTask } from "./types.js";
+
+/** Is called around each performance, which `perform` does. What it returns is the result. */
+export type Around = (task: Task, perform: () => Promise<unknown>) => unknown;
+
+/** The task in whose handler the code is. */
+export const performing = new AsyncLocalStorage<Task>();
 
 /** What a performance needs of the app. */
 export interface Environment {
-  calls: Link;
+  calls: Calls;
+  log: Logger;
   pool(): Pool;
+  /** Writes what the database lacks of the app's settings and schedules. */
+  begin(run: (text: string, values: (string | null)[]) => Promise<any[]>): Promise<void>;
+  /** Where the queue is, for people. */
+  where: string;
+  /** The first is the outermost. */
+  arounds: readonly Around[];
   /** Refuses tasks whose bodies do not fit the handlers of this app. */
   check(tasks: NewTask[]): Promise<void>;
   /** The ids of the tasks of this database whose handlers run in this process, for whatever app. */

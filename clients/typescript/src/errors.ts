@@ -1,4 +1,5 @@
 import { inspect } from "node:util";
+import pg from "pg";
 import { interval } from "./durations.js";
 import type { Duration } from "./types.js";
 
@@ -59,6 +60,60 @@ export class Lost extends Error {
 /** The reason of `task.signal` when the worker stops and the grace is over, or has failed. */
 export class WorkerStopped extends Error {
   override readonly name = "WorkerStopped";
+}
+
+/** Thrown by a handler: the worker forgets the task. It is returned by what has its id and its token. */
+export class Leave extends Error {
+  override readonly name = "Leave";
+}
+
+/** An error of the driver's that is known by its SQLSTATE, whatever driver it is of: `error instanceof AlreadyExists`. */
+class Coded extends pg.DatabaseError {
+  static readonly code: string = "";
+
+  static override [Symbol.hasInstance](error: unknown): boolean {
+    // biome-ignore lint/complexity/noThisInStatic: of the class that is asked.
+    return error instanceof Error && sqlState(error) === this.code;
+  }
+}
+
+/** A task with this id exists. */
+export class AlreadyExists extends Coded {
+  static override readonly code = "TQ002";
+}
+
+/** There is no such task. */
+export class NotFound extends Coded {
+  static override readonly code = "TQ003";
+}
+
+/** Dependencies in a circle; `detail` shows it. */
+export class Cycle extends Coded {
+  static override readonly code = "TQ004";
+}
+
+/** The task's state forbids this. */
+export class WrongState extends Coded {
+  static override readonly code = "TQ005";
+}
+
+/** A task with a key that is none, or a value that does not fit. */
+export class Malformed extends Coded {
+  static override readonly code = "TQ006";
+}
+
+/** What mends a database that is not ready for the queue, by the SQLSTATE of its error. */
+const REMEDIES: Record<string, string> = {
+  "3F000": "CREATE EXTENSION taskq, in this database",
+  "42501": "SELECT taskq.grant_worker(ROLE); or grant_inserter, grant_producer, grant_operator",
+};
+
+/** The same error, which says what mends it if the database is not ready for the queue. */
+export function mended(error: unknown): unknown {
+  const remedy = REMEDIES[sqlState(error) ?? ""];
+  if (!remedy || !(error instanceof Error) || error.message.includes(remedy)) return error;
+  if (/"taskq"|permission denied/.test(error.message)) error.message += ` (what mends it: ${remedy})`;
+  return error;
 }
 
 /** The SQLSTATE of an error of the server; undefined for any other error, such as one of the connection. */

@@ -1,5 +1,5 @@
 import type { Operators } from "./operators.js";
-import type { Duration, Queryable, Settled } from "./types.js";
+import type { Duration, InsertCall, Named, Queryable, Settled, TaskOptions } from "./types.js";
 
 /** What a handle asks of the app. */
 interface Asked extends Operators {
@@ -47,4 +47,10 @@ export class Handle<Result = unknown> {
   toPostgres(): string {
     return this.id;
   }
+}
+
+/** A registered action, for insertion with the types of its handler. It can be given wherever an action is named. */
+export interface Action<Body = any, Result = unknown> extends Named {
+  insert(body: Body, options?: TaskOptions & InsertCall): Promise<Handle<Result>>;
+  insertMany(bodies: Body[], options?: Omit<TaskOptions, "id"> & InsertCall): Promise<Handle<Result>[]>;
 }

@@ -12,19 +12,38 @@ export type {
   TasksToWaitFor,
   WaitOptions,
 } from "./context.js";
-export { Aborted, Lost, Reject, Retry, type RetryOptions, TimedOut, WorkerStopped } from "./errors.js";
-export { Handle } from "./handle.js";
+export type { Around } from "./environment.js";
+export {
+  Aborted,
+  AlreadyExists,
+  Cycle,
+  Leave,
+  Lost,
+  Malformed,
+  NotFound,
+  Reject,
+  Retry,
+  type RetryOptions,
+  TimedOut,
+  WorkerStopped,
+  WrongState,
+} from "./errors.js";
+export { type Action, Handle } from "./handle.js";
 export type {
   ActionOptions,
   Answer,
+  BatchHandler,
+  BatchOptions,
+  ErrorClass,
   Handler,
   HandlerOptions,
+  Results,
   TransactionalHandler,
   Workflow,
 } from "./handlers.js";
+export type { WorkOptions } from "./places.js";
 export { Complete, type CompleteOptions, type Task } from "./task.js";
 export type {
-  Action,
   ActionSettings,
   Backoff,
   Condition,
@@ -37,6 +56,7 @@ export type {
   Instant,
   LogFields,
   Logger,
+  Named,
   NewTask,
   Queryable,
   ScheduleOptions,
@@ -49,5 +69,4 @@ export type {
   TaskOptions,
   TaskState,
   UniqueBy,
-  WorkOptions,
 } from "./types.js";

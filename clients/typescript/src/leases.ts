@@ -3,7 +3,6 @@ import { forTimer } from "./encode.js";
 import { describe, Lost, sqlState } from "./errors.js";
 import { isTimeOut } from "./failures.js";
 import type { Registered } from "./handlers.js";
-import { PATIENCE } from "./link.js";
 import type { Performance } from "./performance.js";
 import type { Extended, Queue } from "./queue.js";
 import type { Duration, Logger } from "./types.js";
@@ -95,6 +94,11 @@ export class Leases {
     return (this.#actions.get(task.action) as Registered).lease;
   }
 
+  /** Whether each of these was extended within its lease. */
+  extended(held: Performance[]): boolean {
+    return held.every((performance) => Date.now() - performance.extendedAt < this.#ms(this.of(performance)));
+  }
+
   /** One heartbeat for all tasks in hand, at a third of the shortest lease. */
   beat(): void {
     clearInterval(this.#timer);
@@ -164,14 +168,16 @@ export class Leases {
 
   async #send(alike: Performance[], lease: string, lockTimeout: number): Promise<void> {
     const pairs = alike.map(({ task }) => ({ task_id: task.id, token: task.token }));
-    const shortest = this.#ms(this.#shortest);
     // The next heartbeat, over another connection, still comes in time then.
-    const times = { timeout: shortest / 4, patience: Math.min(shortest / 6, PATIENCE) };
-    const extended = await this.#queue.extend(pairs, lease, lockTimeout, times);
+    const extended = await this.#queue.extend(pairs, lease, lockTimeout, this.#ms(this.#shortest) / 4);
     for (const [n, performance] of alike.entries()) {
       const { owned, left } = extended[n] as Extended;
-      if (!owned) this.#lose(performance);
-      else if (left !== null) this.#bound(performance, left, lease);
+      if (!owned) {
+        this.#lose(performance);
+        continue;
+      }
+      performance.extendedAt = Date.now();
+      if (left !== null) this.#bound(performance, left, lease);
     }
   }
 

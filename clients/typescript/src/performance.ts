@@ -1,10 +1,20 @@
+import type { Calls } from "./calls.js";
 import { interval } from "./durations.js";
 import { forTimer, toJson } from "./encode.js";
-import type { Environment } from "./environment.js";
-import { describe, isUnstorable, messageOf, printable, Reject, Retry, WorkerStopped } from "./errors.js";
-import type { Registered } from "./handlers.js";
-import type { Link } from "./link.js";
-import type { Granted, Queue, Return } from "./queue.js";
+import { type Environment, performing } from "./environment.js";
+import {
+  describe,
+  guarded,
+  isUnstorable,
+  Leave,
+  messageOf,
+  printable,
+  Reject,
+  Retry,
+  WorkerStopped,
+} from "./errors.js";
+import { completed, type Registered } from "./handlers.js";
+import type { Granted, Return } from "./queue.js";
 import { resultsOf, Task } from "./task.js";
 import { type Ending, tracedPerformance } from "./telemetry.js";
 
@@ -34,16 +44,23 @@ export class Performance {
   #runTimeEnds = Number.POSITIVE_INFINITY;
   #runTimer: NodeJS.Timeout | undefined;
 
-  constructor(granted: Granted, calls: Link) {
+  /** When it was granted or extended last, by this process' clock. */
+  extendedAt = Date.now();
+
+  constructor(granted: Granted, calls: Calls) {
     this.task = new Task(granted, calls);
     this.#incomplete = granted.incomplete;
   }
 
-  /** Reads what was too large for the grant. To the handler nothing is ever missing. */
-  async complete({ results, steps }: Registered, queue: Queue): Promise<void> {
+  /** Reads what was too large for the grant, row by row. To the handler nothing is ever missing. */
+  async complete({ results, steps }: Registered, calls: Calls): Promise<void> {
     if (!this.#incomplete) return;
-    if (results) this.task.results = resultsOf(await queue.results(this.task.id));
-    if (steps) this.task.steps = await queue.steps(this.task.id);
+    const { task } = this;
+    if (results)
+      task.results = resultsOf(await calls.call("SELECT * FROM taskq.dependency_results($1)", [task.id]));
+    if (!steps) return;
+    const rows = await calls.call("SELECT step, result FROM taskq.steps WHERE task_id = $1", [task.id]);
+    task.steps = Object.fromEntries(rows.map(({ step, result }) => [step, result]));
   }
 
   /** In so many milliseconds its run time is over, and `tell` is called then; undefined: not within its lease. */
@@ -84,14 +101,16 @@ export class Performance {
   run(registered: Registered, environment: Environment): Promise<Ending & Said> {
     return tracedPerformance(this.task, async () => {
       try {
-        const outcome = await registered.perform(this.task, environment);
+        const outcome = await performing.run(this.task, () => around(this.task, registered, environment));
         if (outcome === undefined) return {};
         // A handler that heeds its signal returns early, and one that has caught what stopped it returns that: no results.
         // Nor has it failed if it has rolled back its completion. Only a workflow that waits has said what is to be kept.
         const stopped = this.task.aborted instanceof WorkerStopped && !outcome.depends_on;
         return this.#said(stopped ? this.#givenBack() : outcome);
       } catch (error) {
-        return { ...this.#failed(error), error };
+        // Something else returns it.
+        if (guarded(() => error instanceof Leave, false)) return {};
+        return { ...this.failed(error, registered), error };
       }
     });
   }
@@ -125,9 +144,10 @@ export class Performance {
     return { text, outcome: { status_code, depends_on } };
   }
 
-  #failed(error: unknown): Said {
+  /** The return of a try that has ended with this error. */
+  failed(error: unknown, registered: Registered): Said {
     try {
-      return this.#said(this.#outcomeOf(error));
+      return this.#said(this.#outcomeOf(error, registered));
     } catch {
       // A `Retry` may have options that are no JSON.
       return this.#said({ status_code: "pending", status: describe(error) });
@@ -138,7 +158,7 @@ export class Performance {
     return { status_code: "pending", status, count_try: false };
   }
 
-  #outcomeOf(error: unknown): Return {
+  #outcomeOf(error: unknown, { abortOn }: Registered): Return {
     if (error instanceof Reject) return { status_code: "aborted", status: messageOf(error) };
     if (this.task.aborted instanceof WorkerStopped) return this.#givenBack();
     if (error instanceof Retry) {
@@ -151,7 +171,31 @@ export class Performance {
         delay_workgroup: delayWorkgroup === undefined ? undefined : interval(delayWorkgroup),
       };
     }
+    const aborts = abortOn.some((kind) => error instanceof kind);
     // When it is tried again is the queue's business: the back-off of the task, of its action, or of all.
-    return { status_code: "pending", status: describe(error) };
+    return { status_code: aborts ? "aborted" : "pending", status: describe(error) };
   }
+}
+
+/** Performs a task, with what the program has put around each performance. */
+async function around(
+  task: Task,
+  registered: Registered,
+  environment: Environment,
+): Promise<Return | undefined> {
+  if (environment.arounds.length === 0) return registered.perform(task, environment);
+  let performed: { outcome: Return | undefined } | undefined;
+  const perform = async () => {
+    performed = { outcome: await registered.perform(task, environment) };
+    return performed.outcome?.result;
+  };
+  const all = environment.arounds.reduceRight<() => Promise<unknown>>(
+    (inner, each) => async () => each(task, inner),
+    perform,
+  );
+  const result = await all();
+  if (!performed) return completed(result);
+  const { outcome } = performed as { outcome: Return | undefined };
+  const isOther = outcome?.status_code === "completed" && result !== undefined;
+  return isOther ? { ...outcome, result } : outcome;
 }

@@ -1,37 +1,24 @@
+import type { Calls } from "./calls.js";
 import { interval } from "./durations.js";
-import { decodeBody, encodeBody, encodeTask } from "./encode.js";
+import { decodeBody, encodeBody, encodeTask, jsonOf } from "./encode.js";
 import { messageOf } from "./errors.js";
-import { Handle } from "./handle.js";
+import { type Action, Handle } from "./handle.js";
 import { fit, type Registered } from "./handlers.js";
-import type { Link } from "./link.js";
 import { idOf, Operators } from "./operators.js";
 import { runOn } from "./queryable.js";
 import { tracedInsert } from "./telemetry.js";
-import type {
-  Action,
-  Duration,
-  Id,
-  InsertCall,
-  Logger,
-  NewTask,
-  Queryable,
-  Settled,
-  TaskOptions,
-} from "./types.js";
+import type { Duration, Id, InsertCall, Logger, NewTask, Queryable, Settled, TaskOptions } from "./types.js";
 import { Waits } from "./waits.js";
 
 /** What a program that performs nothing needs: it inserts tasks, gives signals, waits for ends, and looks after the queue. */
 export abstract class Producer extends Operators {
-  /** What is sent without `client`, and what the worker says but its claims. */
-  protected abstract readonly link: Link;
+  /** What is sent without `client`. */
+  protected abstract readonly calls: Calls;
   protected abstract readonly log: Logger;
   protected readonly actions = new Map<string, Registered>();
   /** Actions without a handler that were told of. */
   readonly #unknown = new Set<string>();
   #waits: Waits | undefined;
-
-  /** A connection for calls that sleep. */
-  protected abstract newLink(): Link;
 
   /**
    * Inserts a task. The handle is the id of the task that does the work, and tells with `inserted` whether it is a new one:
@@ -73,7 +60,7 @@ export abstract class Producer extends Operators {
         const rows = await this.run(
           client,
           `SELECT task_id, outcome FROM taskq.insert_tasks_report($1::text::jsonb, on_conflict => $2::text, if_missing => $3::text)`,
-          [JSON.stringify(encoded), onConflict ?? "error", ifMissing ?? "error"],
+          [jsonOf(encoded, "task") ?? null, onConflict ?? "error", ifMissing ?? "error"],
         );
         return rows.map((row) => new Handle<Result>(row.task_id, row.outcome !== "skipped", this));
       },
@@ -117,7 +104,7 @@ export abstract class Producer extends Operators {
       `SELECT taskq.signal($1::text, $2::text::jsonb, $3::text, coalesce($4::text, 'signal'), $5::text::interval) AS given`,
       [
         idOf(id),
-        result === undefined ? null : JSON.stringify(result),
+        jsonOf(result, "result") ?? null,
         options.status ?? null,
         options.action ?? null,
         options.retention === undefined ? null : interval(options.retention),
@@ -128,13 +115,13 @@ export abstract class Producer extends Operators {
 
   /**
    * Waits until a task has settled, and tells how; throws `TimedOut` if the time is up first (10 seconds). One connection waits
-   * for all such calls of an app, and closes soon after the last one.
+   * for all such calls of an app.
    */
   async wait<Result = unknown>(
     task: Id,
     { timeout = "10 seconds" }: { timeout?: Duration } = {},
   ): Promise<Settled<Result>> {
-    this.#waits ??= new Waits(this.newLink());
+    this.#waits ??= new Waits(this.calls);
     return this.#waits.wait(idOf(task), interval(timeout));
   }
 
@@ -145,7 +132,7 @@ export abstract class Producer extends Operators {
 
   /** It is sent once: an insertion is not repeated. */
   protected run(client: Queryable | undefined, text: string, values: (string | null)[]): Promise<any[]> {
-    return client ? runOn(client, text, values) : this.link.query(text, values);
+    return client ? runOn(client, text, values) : this.calls.query(text, values);
   }
 }
 

@@ -1,4 +1,5 @@
 import pg from "pg";
+import { mended } from "./errors.js";
 import type { Queryable } from "./types.js";
 
 /**
@@ -6,21 +7,27 @@ import type { Queryable } from "./types.js";
  * statement casts it (`$1::text::jsonb`): then no driver has to guess a type.
  */
 export async function runOn(client: Queryable, text: string, values: (string | null)[]): Promise<any[]> {
-  const any = client as any;
-  if (typeof any.query === "function") return rowsOf(await any.query(text, values));
-  if (typeof any.$queryRawUnsafe === "function") return rowsOf(await any.$queryRawUnsafe(text, ...values));
-  if (typeof any.executeQuery === "function")
-    return rowsOf(await any.executeQuery(kyselyQuery(text, values)));
-  if (typeof any.raw === "function") return rowsOf(await any.raw(...knexQuery(text, values)));
-  if (typeof any.unsafe === "function") return rowsOf(await any.unsafe(text, values));
-  // Drizzle takes a text without values. So the values go into it, quoted.
-  if (typeof any.execute === "function") return rowsOf(await any.execute(inlined(text, values)));
-  throw new TypeError("client: this is no client of pg, Drizzle, Knex, Kysely, Prisma or postgres.js");
+  try {
+    const answer = await sent(client, text, values);
+    // Some drivers answer with the rows, others with a result that has them.
+    return Array.isArray(answer) ? answer : answer.rows;
+  } catch (error) {
+    throw mended(error);
+  }
 }
 
-/** Some drivers answer with the rows, others with a result that has them. */
-function rowsOf(answer: any): any[] {
-  return Array.isArray(answer) ? answer : answer.rows;
+function sent(any: any, text: string, values: (string | null)[]): PromiseLike<any> {
+  // Each statement of it may go over another connection, and none is in the caller's transaction.
+  if (any instanceof pg.Pool || typeof any.totalCount === "number")
+    throw new TypeError("client: a pool has no transaction: pass a client of it (`await pool.connect()`)");
+  if (typeof any.query === "function") return any.query(text, values);
+  if (typeof any.$queryRawUnsafe === "function") return any.$queryRawUnsafe(text, ...values);
+  if (typeof any.executeQuery === "function") return any.executeQuery(kyselyQuery(text, values));
+  if (typeof any.raw === "function") return any.raw(...knexQuery(text, values));
+  if (typeof any.unsafe === "function") return any.unsafe(text, values);
+  // Drizzle takes a text without values. So the values go into it, quoted.
+  if (typeof any.execute === "function") return any.execute(inlined(text, values));
+  throw new TypeError("client: this is no client of pg, Drizzle, Knex, Kysely, Prisma or postgres.js");
 }
 
 /** What `CompiledQuery.raw` of Kysely makes. */

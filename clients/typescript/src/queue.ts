@@ -1,9 +1,9 @@
 import { setTimeout as pause } from "node:timers/promises";
-import type { Client } from "pg";
+import pg, { type Client } from "pg";
 import { inMilliseconds, type Json } from "./encode.js";
-import { Link, type Sending } from "./link.js";
+import { isBroken } from "./failures.js";
+import { Link, type LinkOptions } from "./link.js";
 import { Terms } from "./terms.js";
-import type { Logger } from "./types.js";
 
 /** A row of `own_tasks`. */
 export interface Granted {
@@ -70,9 +70,6 @@ export interface Return {
 export const LONGEST_SLEEP = `0.8 * least(nullif(current_setting('statement_timeout'), '0')::interval,
     nullif(current_setting('transaction_timeout', true), '0')::interval)`;
 
-/** How long a claim sleeps. NULL: not at all. */
-const WAIT = `CASE WHEN $5::interval IS NOT NULL THEN least($5::interval, ${LONGEST_SLEEP}) END`;
-
 /**
  * An empty text, and the `lock_timeout` of the statement that it is a part of: the arguments of a function come before its
  * call. Nothing of it is left on the connection, which may be a pooler's. It is over before the statement's time is.
@@ -90,66 +87,89 @@ const COLUMNS = `task_id, token, action, body, num_tries, num_failures, checkpoi
 /** The time between two calls that end the sleep of a claim, in milliseconds: it may not have begun at the first one. */
 const WAKE_AGAIN = 50;
 
-/** How long a return waits for a statement of the app before it goes another way. */
-const PATIENCE = 200;
+/** How long a claim sleeps in the server, in milliseconds. A sleeping statement holds a snapshot, so it is not for longer. */
+const SLEEP = 10_000;
 
 /**
- * What a worker says to the queue: one SQL call each. Two connections do, however many tasks are in hand: one that sleeps in
- * claims, and the app's. What the app and its handlers say there may wait for locks. Returns and heartbeats, which do not, then
- * have a connection for moments, that nothing else is sent over; and so has the return of a task that is locked or takes too long.
+ * What a worker says to the queue: one SQL call each. It has a connection for claims, which sleep there, one for returns, and one
+ * for heartbeats and other calls that wait for nothing; and for as long as a task is locked one for late returns.
  */
 export class Queue {
-  readonly #waiter: Link;
-  readonly #rest: Link;
-  readonly #urgent: Link;
+  readonly #claims: Link;
+  readonly #returns: Link;
+  readonly #beats: Link;
   readonly #late: Link;
-  readonly #claims = new Terms();
+  readonly #claimTerms = new Terms();
   readonly #terms = new Terms();
-  readonly #urgently: Sending;
   /** Under this name it owns tasks. */
   readonly actor: string;
+  /** How long a claim may sleep where its connection leads to, in milliseconds. */
+  #sleep = SLEEP;
   /** How many claims are under way that may sleep. */
   #asking = 0;
   #waking = false;
 
-  constructor(
-    make: () => Client,
-    rest: Link,
-    actor: string,
-    log: Logger,
-    { prepare, timeout, claimTimeout }: { prepare: boolean; timeout: number; claimTimeout: number },
-  ) {
-    this.#waiter = new Link(make, log, { prepare, timeout: claimTimeout });
-    this.#rest = rest;
-    // The spare one is for heartbeats while a return takes long.
-    this.#urgent = new Link(make, log, { brief: true, spare: true, timeout });
-    this.#late = new Link(make, log, { brief: true, timeout });
-    this.#urgently = { terms: this.#terms, otherwise: this.#urgent, patience: PATIENCE };
+  /** `lost` is called when something that the actor owns is taken away. */
+  constructor(options: Omit<LinkOptions, "terms">, actor: string, lost: () => void) {
+    const { timeout = 0 } = options;
+    const rest = { ...options, terms: this.#terms };
+    this.#claims = new Link({
+      ...options,
+      terms: this.#claimTerms,
+      // It sleeps, for longer than an answer may take elsewhere.
+      timeout: timeout && Math.max(timeout, 6 * SLEEP),
+      met: (client) => this.#meet(client),
+    });
+    this.#returns = new Link(rest);
+    this.#late = new Link(rest);
+    this.#beats = new Link({ ...rest, met: (client) => listen(client, actor, lost) });
     this.actor = actor;
+  }
+
+  /** A claim does no more than to pass its rows on, or it would not see to what is due: how long it sleeps is known before. */
+  async #meet(client: Client): Promise<void> {
+    const { rows } = await client.query(
+      `SELECT floor(1000 * extract(epoch FROM ${LONGEST_SLEEP}))::bigint AS longest`,
+    );
+    this.#sleep = Math.min(SLEEP, rows[0].longest ?? SLEEP);
   }
 
   /** Lengths of time in milliseconds. The server reads intervals, so that none is read differently here. */
   async milliseconds(intervals: string[]): Promise<number[]> {
     const query =
       "SELECT (1000 * extract(epoch FROM i::interval))::bigint AS ms FROM unnest($1::text[]) AS i";
-    return (await this.#rest.call(query, [intervals], this.#urgently)).map((row) => row.ms);
+    return (await this.#beats.call(query, [intervals])).map((row) => row.ms);
   }
 
   /** The queue's clock, in milliseconds. */
   async clock(): Promise<number> {
     const query = `SELECT ${inMilliseconds("taskq.clock()")} AS now`;
-    return (await this.#rest.call(query, [], this.#urgently))[0].now;
+    return (await this.#beats.call(query, []))[0].now;
   }
 
-  /** Up to so many tasks. With `wait` it sleeps in the server until there are some. */
-  async own(claim: Claim, wait: string | null): Promise<Granted[]> {
+  /** The rows of a statement that waits for nothing, such as of a setting. */
+  say(text: string, values: unknown[]): Promise<any[]> {
+    return this.#beats.call(text, values);
+  }
+
+  /** Whether it is told of what is taken away. */
+  get hears(): boolean {
+    return this.#beats.isOpen;
+  }
+
+  /** Up to so many tasks. If it `sleeps` it does so in the server until there are some. */
+  async own(claim: Claim, sleeps: boolean): Promise<Granted[]> {
     const { max, actions, lease, withResults } = claim;
+    const values = () => {
+      const wait = sleeps ? `${this.#sleep} milliseconds` : null;
+      return [this.actor, max, actions, lease, wait, withResults];
+    };
     this.#asking++;
     try {
-      return await this.#waiter.call(
-        `SELECT ${columns(claim)} FROM taskq.own_tasks($1, $2, $3, $4, ${WAIT}, $6${steps(claim)})`,
-        [this.actor, max, actions, lease, wait, withResults],
-        { name: `taskq own${steps(claim)}`, terms: this.#claims },
+      return await this.#claims.call(
+        `SELECT ${columns(claim)} FROM taskq.own_tasks($1, $2, $3, $4, $5, $6${steps(claim)})`,
+        values,
+        { name: `taskq own${steps(claim)}` },
       );
     } finally {
       this.#asking--;
@@ -162,7 +182,7 @@ export class Queue {
     this.#waking = true;
     try {
       while (this.#asking > 0) {
-        await this.#rest.query("SELECT taskq.stop_waiting($1)", [this.actor], this.#urgently);
+        await this.#beats.query("SELECT taskq.stop_waiting($1)", [this.actor]);
         await pause(WAKE_AGAIN, undefined, { ref: false });
       }
     } catch {
@@ -174,28 +194,21 @@ export class Queue {
 
   /** Returns tasks and takes others, in one call: what was refused, and what was granted. */
   returnAndOwn(returns: string[], claim: Claim, lockTimeout: number): Promise<Returned> {
-    return this.#return(this.#rest, this.#urgently, returns, claim, lockTimeout);
+    return this.#return(this.#returns, returns, claim, lockTimeout);
   }
 
   /** Returns a task on a connection of its own, where it holds up no other. */
   async returnLate(text: string, claim: Claim, lockTimeout: number): Promise<Refused[]> {
-    const sending = { terms: this.#terms };
-    return (await this.#return(this.#late, sending, [text], { ...claim, max: 0 }, lockTimeout)).refused;
+    return (await this.#return(this.#late, [text], { ...claim, max: 0 }, lockTimeout)).refused;
   }
 
-  async #return(
-    link: Link,
-    sending: Sending,
-    returns: string[],
-    claim: Claim,
-    lockTimeout: number,
-  ): Promise<Returned> {
+  async #return(link: Link, returns: string[], claim: Claim, lockTimeout: number): Promise<Returned> {
     const { max, actions, lease, withResults } = claim;
     const rows = await link.call(
       `SELECT sqlstate, ${columns(claim)}
          FROM taskq.return_and_own_tasks($1 || ${settingLockTimeout("$7")}, $2::jsonb, $3, $4::text[], $5, $6${steps(claim)})`,
       [this.actor, `[${returns.join(",")}]`, max, actions, lease, withResults, `${lockTimeout}ms`],
-      { ...sending, name: `taskq return${steps(claim)}`, divisible: true },
+      { name: `taskq return${steps(claim)}`, divisible: true },
     );
     const first = rows.findIndex((row) => row.sqlstate === null);
     const count = first === -1 ? rows.length : first;
@@ -204,50 +217,32 @@ export class Queue {
 
   /**
    * Moves deadlines; of each task whether it is still held. It is not repeated here: the next heartbeat comes. A connection
-   * may be dead without a word, so it waits for its answer no longer than `timeout`, nor for its turn than `patience`. A task
-   * that another transaction has locked for longer than `lockTimeout` fails the call.
+   * may be dead without a word, so it waits for its answer no longer than `timeout`. A task that another transaction has locked
+   * for longer than `lockTimeout` fails the call.
    */
-  async extend(
-    held: Held[],
-    lease: string,
-    lockTimeout: number,
-    times: { timeout: number; patience: number },
-  ): Promise<Extended[]> {
+  async extend(held: Held[], lease: string, lockTimeout: number, timeout: number): Promise<Extended[]> {
     const ids = held.map((task) => task.task_id);
     const tokens = held.map((task) => task.token);
-    return this.#rest.query(
+    return this.#beats.query(
       `SELECT owned, (${inMilliseconds("action_deadline")} - ${inMilliseconds("taskq.clock()")}) AS left
          FROM taskq.extend_tasks_ownership($1 || ${settingLockTimeout("$5")}, $2::text[], $3::uuid[], $4)`,
       [this.actor, ids, tokens, lease, `${lockTimeout}ms`],
-      { ...this.#urgently, ...times, name: "taskq extend" },
+      { name: "taskq extend", timeout },
     );
-  }
-
-  /** What the tasks that a task ran after have left, one row each, however large they are together. */
-  results(taskId: string): Promise<GrantedResult[]> {
-    return this.#rest.call("SELECT * FROM taskq.dependency_results($1)", [taskId], this.#urgently);
   }
 
   /** What has become of tries that have failed. */
   outcomes(taskIds: string[]): Promise<Outcome[]> {
-    return this.#rest.query(
+    return this.#beats.query(
       `SELECT id, state, num_tries, max_tries, ${inMilliseconds("not_before")} AS next_at
          FROM taskq.tasks WHERE id = ANY ($1)`,
       [taskIds],
-      this.#urgently,
     );
-  }
-
-  /** The steps that a task has saved, one row each. */
-  async steps(taskId: string): Promise<Record<string, unknown>> {
-    const query = "SELECT step, result FROM taskq.steps WHERE task_id = $1";
-    const rows = await this.#rest.call(query, [taskId], this.#urgently);
-    return Object.fromEntries(rows.map(({ step, result }) => [step, result]));
   }
 
   /** Claims no more. The claim under way has `patience` to end. */
   claimNoMore(patience: number): void {
-    this.#claims.giveUpAt(0, Date.now() + patience);
+    this.#claimTerms.giveUpAt(0, Date.now() + patience);
     void this.wake();
   }
 
@@ -257,9 +252,32 @@ export class Queue {
     this.claimNoMore(patience);
   }
 
-  /** Closes the connections but the app's, over which a worker that has failed still returns what was in hand. */
+  /** No return is late any more. */
+  closeLate(): Promise<void> {
+    return this.#late.close();
+  }
+
+  /** Nothing is claimed any more, and what is in hand still returned. */
+  closeClaims(): Promise<void> {
+    return this.#claims.close();
+  }
+
+  /** Closes the connections, and fails what is under way. */
   async close(): Promise<void> {
-    await Promise.all([this.#waiter, this.#urgent, this.#late].map((link) => link.close()));
+    this.stop(0, 0);
+    await Promise.all([this.#claims, this.#returns, this.#beats, this.#late].map((link) => link.close()));
+  }
+}
+
+/** What is taken from the actor is told on a channel. */
+async function listen(client: Client, actor: string, lost: () => void): Promise<void> {
+  try {
+    const { rows } = await client.query("SELECT taskq.lost_channel($1) AS name", [actor]);
+    await client.query(`LISTEN ${pg.escapeIdentifier(rows[0].name)}`);
+    client.on("notification", lost);
+  } catch (error) {
+    // What cannot listen, as on a standby, learns the same from the next heartbeat.
+    if (isBroken(error)) throw error;
   }
 }
 

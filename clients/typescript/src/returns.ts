@@ -113,7 +113,7 @@ export class Returns {
       this.#log.error(`${performance.task.id}: not returned, free when its lease ends: ${describe(error)}`);
       if (!isPassing(error) && (!isRefusal(error) || sqlState(error) === "42501")) this.#worker.fail(error);
     } finally {
-      this.#late--;
+      if (--this.#late === 0) void this.#queue.closeLate();
       this.#worker.returned([performance]);
     }
   }

@@ -1,7 +1,8 @@
+import type { Batch } from "./batch.js";
+import type { Calls } from "./calls.js";
 import { interval } from "./durations.js";
-import { decodeBody, encodeTask, toJson } from "./encode.js";
+import { decodeBody, encodeTask, jsonOf, toJson } from "./encode.js";
 import { isUnstorable, Lost, messageOf, Reject, sqlState } from "./errors.js";
-import type { Link } from "./link.js";
 import { runOn } from "./queryable.js";
 import type { Granted, GrantedResult } from "./queue.js";
 import type { DependencyResult, Duration, NewTask, Queryable } from "./types.js";
@@ -51,7 +52,9 @@ export class Task {
   results: DependencyResult[];
   /** @internal The steps that a workflow has saved. */
   steps: Record<string, unknown>;
-  readonly #calls: Link;
+  readonly #calls: Calls;
+  /** @internal With which it is performed together. */
+  batch: Batch<Task> | undefined;
   /** @internal Told when the signal is aborted, before the handler is. */
   onAbort: (() => void) | undefined;
   #completed = false;
@@ -59,7 +62,7 @@ export class Task {
   #controller: AbortController | undefined;
 
   /** @internal */
-  constructor(granted: Granted, calls: Link) {
+  constructor(granted: Granted, calls: Calls) {
     this.id = granted.task_id;
     this.token = granted.token;
     this.action = granted.action;
@@ -77,6 +80,12 @@ export class Task {
   /** The body as the handler gets it, if no schema changes it. */
   get body(): unknown {
     return decodeBody(this.bodyText);
+  }
+
+  /** The body as a text: the one that was inserted, or the JSON of what was no text. */
+  get text(): string | null {
+    const { body } = this;
+    return typeof body === "string" ? body : this.bodyText;
   }
 
   /**
@@ -115,7 +124,7 @@ export class Task {
 
   /** Says how far it is (0 to 1), and saves a checkpoint, which comes with the next try if there is one. */
   async report(report: { status?: string; progress?: number; checkpoint?: unknown }): Promise<void> {
-    const checkpoint = report.checkpoint === undefined ? null : JSON.stringify(report.checkpoint);
+    const checkpoint = jsonOf(report.checkpoint, "checkpoint") ?? null;
     const { status = null, progress = null } = report;
     const values = [this.id, this.token, status, progress, checkpoint];
     await this.held(this.#calls.call("SELECT taskq.report_status($1, $2, $3, $4, $5::jsonb)", values));
@@ -164,25 +173,20 @@ export function resultsOf(rows: GrantedResult[]): DependencyResult[] {
 
 /** Completes a task in the transaction of a client. */
 async function completeOn(client: Queryable, task: Task, { result, options }: Complete): Promise<void> {
-  await stored(
-    "result",
-    runOn(
-      client,
-      `SELECT taskq.return_task($1::text, $2::text::uuid, 'completed', $3::text, result => $4::text::jsonb,
-              children => $5::text::jsonb, children_block => $6::text::boolean,
-              delay_children => $7::text::interval, delay_workgroup => $8::text::interval)`,
-      [
-        task.id,
-        task.token,
-        options.status ?? null,
-        toJson(result) ?? null,
-        options.children ? (toJson(options.children.map(encodeTask), "children") ?? null) : null,
-        String(options.childrenBlock ?? false),
-        options.delayChildren === undefined ? null : interval(options.delayChildren),
-        options.delayWorkgroup === undefined ? null : interval(options.delayWorkgroup),
-      ],
-    ),
-  );
+  const { status, children, childrenBlock, delayChildren, delayWorkgroup } = options;
+  const all: [string, string | undefined][] = [
+    ["status => $::text", status],
+    ["result => $::text::jsonb", toJson(result)],
+    ["children => $::text::jsonb", children && toJson(children.map(encodeTask), "children")],
+    ["children_block => $::text::boolean", childrenBlock === undefined ? undefined : String(childrenBlock)],
+    ["delay_children => $::text::interval", delayChildren && interval(delayChildren)],
+    ["delay_workgroup => $::text::interval", delayWorkgroup && interval(delayWorkgroup)],
+  ];
+  const given = all.filter(([, value]) => value !== undefined) as [string, string][];
+  const list = given.map(([argument], n) => `, ${argument.replace("$", `$${n + 3}`)}`).join("");
+  const values = [task.id, task.token, ...given.map(([, value]) => value)];
+  const text = `SELECT taskq.return_task($1::text, $2::text::uuid, 'completed'${list})`;
+  await stored("result", runOn(client, text, values));
 }
 
 /** What the server cannot store is refused for good: no retry makes another value. */

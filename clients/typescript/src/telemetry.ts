@@ -1,7 +1,5 @@
 import type * as Otel from "@opentelemetry/api";
 import { describe, guarded } from "./errors.js";
-import type { Return } from "./queue.js";
-import type { Task } from "./task.js";
 
 /** `@opentelemetry/api` where it is installed. It finds the SDK of the process. */
 const otel = load();
@@ -46,10 +44,18 @@ export function tracedStep<T>(name: string, step: () => Promise<T>): Promise<T> 
   return otel ? spanned(`step ${name}`, step, { attributes: { "taskq.step": name } }) : step();
 }
 
+/** What is told of a task. */
+interface Traced {
+  readonly id: string;
+  readonly action: string;
+  readonly numTries: number;
+  readonly metadata: Record<string, unknown>;
+}
+
 /** How a performance has ended: what is returned, and the error if there was one. */
 export interface Ending {
   /** Absent: the handler has returned the task itself. */
-  outcome?: Pick<Return, "status_code" | "depends_on">;
+  outcome?: { status_code: string; depends_on?: unknown };
   error?: unknown;
 }
 
@@ -57,7 +63,10 @@ export interface Ending {
  * Performs a task within a consumer span. The first try is a child of the span that inserted the task. Later ones begin a
  * trace of their own that links to it, since they may come hours later.
  */
-export async function tracedPerformance<E extends Ending>(task: Task, perform: () => Promise<E>): Promise<E> {
+export async function tracedPerformance<E extends Ending>(
+  task: Traced,
+  perform: () => Promise<E>,
+): Promise<E> {
   if (!otel) return perform();
   const { context, propagation, trace, ROOT_CONTEXT, SpanKind } = otel;
   // Nothing else of the metadata: an inserter could pass `baggage` to other services with it.

@@ -4,7 +4,7 @@ import type { Client } from "pg";
 import { destroy } from "./connection.js";
 import { forTimer } from "./encode.js";
 
-/** Until when statements are sent, and waited for. Those that are to end together have the same terms, whatever their links. */
+/** Until when statements are sent, and waited for. Links that are to end together have the same terms. */
 export class Terms {
   /** What connects for a statement of these terms, and what has sent one that is not answered yet. */
   readonly connecting = new Set<Client>();
@@ -16,6 +16,11 @@ export class Terms {
   /** How long statements are still sent, in milliseconds. */
   get left(): number {
     return this.#giveUpAt - Date.now();
+  }
+
+  /** Throws when no statement is sent any more. */
+  demand(): void {
+    if (this.left <= 0) throw new Error("no connection is used any more");
   }
 
   /**

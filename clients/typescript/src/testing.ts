@@ -8,7 +8,8 @@ import pg from "pg";
 import type { App } from "./app.js";
 import { interval } from "./durations.js";
 import { decodeBody, inMilliseconds } from "./encode.js";
-import type { Duration, WorkOptions } from "./types.js";
+import type { WorkOptions } from "./places.js";
+import type { Duration } from "./types.js";
 
 /** How the database of a test is made. */
 export interface TestDatabaseOptions {
@@ -149,8 +150,9 @@ export async function inserted(
  */
 export async function travel(app: App, duration: Duration): Promise<Date> {
   const [row] = await app.internals.run(
-    `SELECT ${inMilliseconds("now")} AS now, to_char(now AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.USZ') AS text, current_database() AS name
-       FROM (SELECT taskq.clock() + $1::interval AS now) AS later`,
+    `WITH later AS MATERIALIZED (SELECT taskq.clock() + $1::interval AS now)
+     SELECT ${inMilliseconds("now")} AS now, to_char(now AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.USZ') AS text, current_database() AS name
+       FROM later`,
     [interval(duration)],
   );
   await app.internals.run(

@@ -1,6 +1,4 @@
-import type { Client, ClientBase, Pool, PoolClient } from "pg";
-import type { Handle } from "./handle.js";
-import type { Task } from "./task.js";
+import type { Client, ClientBase, PoolClient } from "pg";
 
 /** A length of time: an interval of PostgreSQL, `"5 minutes"`. */
 export type Duration = string;
@@ -71,9 +69,14 @@ export interface TaskOptions {
   metadata?: Record<string, unknown>;
 }
 
+/** An action that is named by what its registration has returned. */
+export interface Named {
+  readonly action: string;
+}
+
 /** A whole task, for `App.insertTasks` and for children. */
 export interface NewTask extends TaskOptions {
-  action: string | Action;
+  action: string | Named;
   body?: unknown;
 }
 
@@ -134,7 +137,6 @@ export interface TaskState {
 export type Queryable =
   | Client
   | ClientBase
-  | Pool
   | PoolClient
   /** pg's shape; TypeORM's `EntityManager` and `QueryRunner` have it as well. */
   | { query(text: string, values?: any[]): Promise<any> }
@@ -219,46 +221,11 @@ export interface Settled<Result = unknown> {
   settledAt: Date;
 }
 
-/** How a schedule is made: the arguments of `taskq.schedule`. */
-export interface ScheduleOptions {
+/** How a schedule is made: the arguments of `taskq.schedule`, and the keys of its tasks. */
+export interface ScheduleOptions extends Omit<TaskOptions, "id"> {
   timezone?: string;
   overlap?: "skip" | "queue" | "replace";
   backfill?: "one" | "none" | "all";
   /** How many missed runs `backfill: "all"` makes up for at most. */
   maxBackfill?: number;
-  client?: Queryable;
-}
-
-/** A registered action, for insertion with the types of its handler. It can be given wherever an action is named. */
-export interface Action<Body = any, Result = unknown> {
-  readonly action: string;
-  insert(body: Body, options?: TaskOptions & InsertCall): Promise<Handle<Result>>;
-  insertMany(bodies: Body[], options?: Omit<TaskOptions, "id"> & InsertCall): Promise<Handle<Result>[]>;
-}
-
-/** How `App.work` works. */
-export interface WorkOptions {
-  /** At most so many handlers run at once. 10. */
-  concurrency?: number;
-  /**
-   * So many more tasks may be in hand that wait for their turn here. It pays for handlers of a millisecond or less: they do
-   * not wait for a round trip then. A task that waits here is kept from other workers, and not overtaken by one of a higher
-   * priority. 0.
-   */
-  prefetch?: number;
-  /** Only tasks of these of the registered actions. */
-  actions?: string[];
-  /** End when there is nothing to do. */
-  untilIdle?: boolean;
-  /** How long running handlers have to end once the worker stops. 30 seconds. */
-  grace?: Duration;
-  /**
-   * So long after a worker that a signal has stopped the process ends, with 0, if a handler still runs then. Absent: not before
-   * that handler has ended. In the meantime the program may close what it has opened.
-   */
-  exitAfter?: Duration;
-  /** Whether SIGTERM and SIGINT stop the worker, and a second one ends it at once. True. */
-  signals?: boolean;
-  /** Told of the errors of handlers, unless the task is lost or the worker stops it: for a service that collects errors. */
-  onError?: (error: unknown, task: Task) => void;
 }

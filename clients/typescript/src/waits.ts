@@ -1,6 +1,6 @@
+import type { Calls } from "./calls.js";
 import { forTimer, inMilliseconds } from "./encode.js";
 import { TimedOut } from "./errors.js";
-import type { Link } from "./link.js";
 import { LONGEST_SLEEP } from "./queue.js";
 import type { Settled } from "./types.js";
 
@@ -22,15 +22,15 @@ const LOOK = `SELECT id, status_code, status, result, ${inMilliseconds("settled_
                 FROM taskq.tasks WHERE id = ANY ($1)`;
 const SLEEP = `SELECT FROM taskq.wait_for_task($1, least($2::interval, ${LONGEST_SLEEP}))`;
 
-/** Waits for the ends of tasks, of however many calls, over one connection. */
+/** Waits for the ends of tasks, of however many calls, over one connection at a time. */
 export class Waits {
-  readonly #link: Link;
+  readonly #calls: Calls;
   readonly #waiting = new Set<Waiting>();
   #looking = false;
   readonly #lengths = new Map<string, Promise<number>>();
 
-  constructor(link: Link) {
-    this.#link = link;
+  constructor(calls: Calls) {
+    this.#calls = calls;
   }
 
   /** How a task has ended; throws `TimedOut` after that time. */
@@ -50,7 +50,7 @@ export class Waits {
   /** In milliseconds, as the server reads it. It is asked once for each text. */
   #length(timeout: string): Promise<number> {
     const known =
-      this.#lengths.get(timeout) ?? this.#link.call(LENGTH, [timeout]).then(([row]) => row.length as number);
+      this.#lengths.get(timeout) ?? this.#calls.call(LENGTH, [timeout]).then(([row]) => row.length as number);
     this.#lengths.set(timeout, known);
     known.catch(() => this.#lengths.delete(timeout));
     return known;
@@ -63,17 +63,20 @@ export class Waits {
 
   async #lookUntilNone(): Promise<void> {
     this.#looking = true;
+    let sleep = SLICE;
     while (this.#waiting.size > 0) {
       const waiting = [...this.#waiting];
-      const begun = performance.now();
+      const [first] = waiting as [Waiting];
       try {
-        await this.#look(waiting);
-        const [first] = this.#waiting;
-        const sleep = Math.max(SLICE, REST * (performance.now() - begun));
-        if (first) await this.#link.call(SLEEP, [first.id, `${sleep} milliseconds`]);
-      } catch (error) {
         // One that is gone ends its calls when it is looked for.
-        if (!isGone(error)) this.#end(waiting, ({ reject }) => reject(error));
+        await this.#calls.call(SLEEP, [first.id, `${sleep} milliseconds`]).catch((error) => {
+          if (!isGone(error)) throw error;
+        });
+        const begun = performance.now();
+        await this.#look(waiting);
+        sleep = Math.max(SLICE, REST * (performance.now() - begun));
+      } catch (error) {
+        this.#end(waiting, ({ reject }) => reject(error));
       }
     }
     this.#looking = false;
@@ -81,7 +84,7 @@ export class Waits {
 
   async #look(waiting: Waiting[]): Promise<void> {
     const ids = [...new Set(waiting.map(({ id }) => id))];
-    const rows = new Map((await this.#link.call(LOOK, [ids])).map((row) => [row.id, row]));
+    const rows = new Map((await this.#calls.call(LOOK, [ids])).map((row) => [row.id, row]));
     for (const each of waiting) {
       const row = rows.get(each.id);
       if (row === undefined) this.#end([each], ({ id, reject }) => reject(unknown(id)));

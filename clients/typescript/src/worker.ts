@@ -1,18 +1,19 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { Asking } from "./asking.js";
 import { forTimer } from "./encode.js";
 import type { Environment } from "./environment.js";
-import { describe, guarded, Lost, WorkerStopped, withStack } from "./errors.js";
+import { describe, WorkerStopped } from "./errors.js";
+import { tellFailures } from "./failed.js";
 import { cannotBeSent, isPassing } from "./failures.js";
 import type { Registered } from "./handlers.js";
 import { Leases } from "./leases.js";
 import { Performance, type Said } from "./performance.js";
-import type { Claim, Granted, Outcome, Queue } from "./queue.js";
+import { type Host, Places, type WorkOptions } from "./places.js";
+import type { Claim, Granted, Queue } from "./queue.js";
 import { type Returner, Returns } from "./returns.js";
 import type { Task } from "./task.js";
-import type { Logger, WorkOptions } from "./types.js";
+import type { Logger } from "./types.js";
 
-/** How long a claim sleeps in the server. A sleeping statement holds a snapshot, so it is not for longer. */
-const WAIT = "10 seconds";
 /** How long handlers have to end when their signal was aborted because the worker stops. */
 const LAST_MOMENT = 500;
 /** How long a stopping worker tries to reach a server that does not answer, beyond the grace. */
@@ -21,12 +22,9 @@ const PATIENCE = 5000;
 const HURRY = 2000;
 /** So many characters of results go into one call; a larger one goes alone. */
 const LARGEST_BATCH = 16_000_000;
-/** How long an action is not asked for, a task of which cannot be sent. */
-const LEFT_OUT = 30_000;
-/** When a task may come back that was granted while an earlier try of it still runs here. */
-const STILL_RUNS = "1 second";
-/** The same of a task whose steps or results could not be read. */
-const UNREAD = "10 seconds";
+const CRASHED = "given back by a process that ends with an error";
+/** A worker that has room and has had no answer to a claim for so long is not well, in milliseconds. */
+const LONGEST_SILENCE = 30_000;
 
 /**
  * A worker: claims tasks, performs them, extends their leases, returns them. Two loops share the slots. One sleeps in a
@@ -42,21 +40,12 @@ export class Worker {
   readonly #concurrency: number;
   /** What waits for its turn, is performed, or has ended and is not returned yet. */
   readonly #hand = new Set<Performance>();
-  /** The most that a claim asks for, since more could not be sent. */
-  #largest = Number.POSITIVE_INFINITY;
-  /** Actions that are claimed one by one, and those that are not, with the time until when. */
-  #suspects: string[] = [];
-  #searching = false;
-  readonly #leftOut = new Map<string, number>();
-  /** Claims under way, and what leaves the hand with the same call. */
-  readonly #claims = new Map<Claim, Performance[]>();
+  readonly #asks: Asking;
+  /** Claims under way, and how many leave the hand with the same call. */
+  readonly #claims = new Map<Claim, number>();
   readonly #leases: Leases;
   readonly #returns: Returns;
-  /** What waits for its turn, and what it waits for besides: its own lease. */
-  #prefetched: { performance: Performance; extended: Promise<void> | undefined }[] = [];
-  /** Handlers that have a place, and with them those that have lost it and still run. */
-  #running = 0;
-  #performing = 0;
+  readonly #places: Places;
   #ended: Performance[] = [];
   #returning: Promise<void> | undefined;
   /** What is said of tries that have failed. */
@@ -64,6 +53,7 @@ export class Worker {
   #stopping = false;
   /** Whether a claim is under way that may sleep. */
   #asking = false;
+  #claimedAt = Date.now();
   #failure: { error: unknown } | undefined;
   #changed: () => void = () => {};
   #change = Promise.resolve();
@@ -74,6 +64,8 @@ export class Worker {
   #graceEnds = Number.POSITIVE_INFINITY;
   /** Whether there is nothing left to stop. */
   #over = false;
+  /** Whether the process ends with it. */
+  #crashed = false;
   #abandoned = false;
 
   constructor(
@@ -89,8 +81,10 @@ export class Worker {
     this.#options = options;
     this.#concurrency = options.concurrency ?? 10;
     this.#log = log;
+    this.#asks = new Asking(this.#actions, log, () => this.#tell());
     this.#leases = new Leases(queue, this.#actions, this.#hand, log);
     this.#returns = new Returns(queue, log, this.#returnerOf());
+    this.#places = new Places(environment, options, log, this.#hostOf());
     this.#tell();
   }
 
@@ -100,8 +94,11 @@ export class Worker {
       const { grace = "30 seconds", exitAfter } = this.#options;
       const read = await this.#leases.read(exitAfter === undefined ? [grace] : [grace, exitAfter]);
       [this.#grace, this.exitAfter] = read as [number, number?];
+      await this.#environment.begin((text, values) => this.#queue.say(text, values));
       this.#leases.beat();
-      this.#log.info(`${this.#queue.actor} performs tasks of ${[...this.#actions.keys()].join(", ")}`);
+      const { actor } = this.#queue;
+      const actions = [...this.#actions.keys()].join(", ");
+      this.#log.info(`${actor} performs tasks of ${actions} in ${this.#environment.where}`);
       await this.#claimAll();
       while (this.#hand.size > 0 && !this.#failure) await this.#change;
       await this.#telling;
@@ -110,11 +107,10 @@ export class Worker {
     } finally {
       clearTimeout(this.#graceOver);
       this.#leases.end();
-      // A heartbeat may be under way, and get no answer for long.
-      if (!this.holds) this.giveUp();
       this.#over = true;
-      await this.#queue.close();
-      this.#abandoned = this.#performing > 0;
+      this.#abandoned = this.#places.performing > 0;
+      // A heartbeat may be under way, and get no answer for long. What it has failed with in hand is still returned.
+      await (this.holds ? this.#queue.closeClaims() : this.giveUp());
     }
     if (!this.#failure) return;
     const { error } = this.#failure;
@@ -137,8 +133,8 @@ export class Worker {
   }
 
   /** Something that this worker held was taken from it: its heartbeat learns what. */
-  async hear(): Promise<void> {
-    await this.#leases.hear();
+  hear(): void {
+    void this.#leases.hear();
   }
 
   /** Claims no more. What runs has the grace to end, or none if it is to be `now`; then it is given back. */
@@ -155,7 +151,7 @@ export class Worker {
     clearTimeout(this.#graceOver);
     this.#graceOver = setTimeout(() => void this.#giveBack(), forTimer(this.#graceEnds - Date.now()));
     // A claim that still sleeps would be granted what goes back: then that goes back after the claim has ended.
-    if (!this.#asking) this.#returnPrefetched();
+    if (!this.#asking) this.#places.clear();
     this.#tell();
   }
 
@@ -165,8 +161,36 @@ export class Worker {
   }
 
   /** Says nothing more, and cuts what it says. */
-  giveUp(): void {
-    this.#queue.stop(Date.now(), 0);
+  async giveUp(): Promise<void> {
+    await this.#queue.close();
+  }
+
+  /** Whether it claims and extends. */
+  get healthy(): boolean {
+    const now = Date.now();
+    const held = [...this.#hand].filter(({ ended, task }) => !ended && !task.lost && !task.wasCompleted);
+    const claims = this.#stopping || this.#free() <= 0 || now - this.#claimedAt < LONGEST_SILENCE;
+    return !this.#over && !this.#failure && claims && this.#leases.extended(held);
+  }
+
+  /** The process ends by an error: what is in hand goes back, and that of the task whose handler has thrown it as a failed try. */
+  crash(error: unknown, culprit: Task | undefined): void {
+    if (this.#over) return;
+    this.#crashed = this.#stopping = true;
+    this.#queue.stop(Date.now() + HURRY, HURRY);
+    this.#places.clear();
+    for (const performance of this.#hand) {
+      if (performance.ended || performance.task.wasCompleted) continue;
+      const registered = this.#actions.get(performance.task.action) as Registered;
+      const isIts = performance.task === culprit;
+      this.#end(performance, isIts ? performance.failed(error, registered) : performance.givenBack(CRASHED));
+    }
+    this.#tell();
+  }
+
+  /** Whether the process ends with it. */
+  get crashed(): boolean {
+    return this.#crashed;
   }
 
   /** Whether it has ended and left handlers behind, whatever has become of their tasks. */
@@ -198,15 +222,15 @@ export class Worker {
   async #own(claim: Claim): Promise<number | undefined> {
     let granted: Granted[] = [];
     let asksForLess = false;
-    this.#claims.set(claim, []);
+    this.#claims.set(claim, 0);
     this.#asking = true;
     try {
-      const sleeps = !this.#options.untilIdle && !this.#searching;
-      granted = await this.#queue.own(claim, sleeps ? WAIT : null);
-      this.#largest = Number.POSITIVE_INFINITY;
+      granted = await this.#queue.own(claim, !this.#options.untilIdle && !this.#asks.searching);
+      this.#claimedAt = Date.now();
+      this.#asks.answered();
     } catch (error) {
       asksForLess = cannotBeSent(error);
-      if (asksForLess) this.#askForLess(claim, error);
+      if (asksForLess) this.#asks.forLess(claim, error);
       else if (!this.#stopping) this.#fail(error);
     }
     // In one go: a stop must find a claim under way, or what it has brought in hand.
@@ -216,77 +240,17 @@ export class Worker {
     return asksForLess ? undefined : granted.length;
   }
 
-  /** Something that is granted cannot be sent. The claims find out which action it is of, and leave that out for a while. */
-  #askForLess({ max, actions }: Claim, error: unknown): void {
-    if (max > 1) this.#largest = Math.floor(max / 2);
-    else if (actions.length > 1) this.#suspects = [...actions];
-    else {
-      const [action] = actions as [string];
-      this.#log.error(`${action}: a task of it cannot be sent, see the view taskq.tasks: ${describe(error)}`);
-      this.#leftOut.set(action, Date.now() + LEFT_OUT);
-      setTimeout(() => this.#tell(), LEFT_OUT).unref();
-    }
-  }
-
-  /** The actions to claim: one by one while it is looked for the one that cannot be sent. */
-  #asked(): Registered[] {
-    for (const [action, until] of this.#leftOut) if (until <= Date.now()) this.#leftOut.delete(action);
-    const suspect = this.#actions.get(this.#suspects.pop() ?? "");
-    this.#searching = suspect !== undefined;
-    const asked = suspect ? [suspect] : [...this.#actions.values()];
-    return asked.filter(({ action }) => !this.#leftOut.has(action));
-  }
-
   #free(): number {
     // The handler of a late one has ended: it leaves its slot, but the late ones do not become more and more.
     const late = [...this.#hand].filter((performance) => performance.late).length;
     let free =
       this.#concurrency + (this.#options.prefetch ?? 0) - this.#hand.size + Math.min(late, this.#concurrency);
-    for (const [claim, leaving] of this.#claims) free -= Math.max(claim.max - leaving.length, 0);
+    for (const [claim, leaving] of this.#claims) free -= Math.max(claim.max - leaving, 0);
     return free;
   }
 
-  /** A claim of at most so many tasks, of the actions that have room. `leaving` are in hand, but not for long. */
-  #claim(max: number, leaving: Performance[] = []): Claim {
-    const claim = {
-      max: this.#stopping || this.#failure ? 0 : Math.min(max, this.#largest),
-      actions: [] as string[],
-      lease: this.#leases.shortest,
-      withResults: false,
-      withSteps: false,
-    };
-    for (const registered of this.#asked()) {
-      const room = this.#room(registered, leaving);
-      if (room <= 0) continue;
-      // No claim can be limited per action, so the least room there is limits it as a whole.
-      claim.max = Math.min(claim.max, room);
-      claim.actions.push(registered.action);
-      claim.withResults ||= registered.results;
-      claim.withSteps ||= registered.steps;
-    }
-    if (claim.actions.length === 0) claim.max = 0;
-    return claim;
-  }
-
-  /** How many more tasks of an action may be in hand, whatever the claims under way bring. */
-  #room({ action, maxConcurrency }: Registered, leaving: Performance[]): number {
-    if (!Number.isFinite(maxConcurrency)) return maxConcurrency;
-    const count = (performances: Iterable<Performance>) =>
-      [...performances].filter(({ task, late }) => task.action === action && !late).length;
-    let room = maxConcurrency - count(this.#hand) + count(leaving);
-    for (const [claim, theirs] of this.#claims) {
-      if (claim.actions.includes(action)) room -= Math.max(claim.max - count(theirs), 0);
-    }
-    return room;
-  }
-
-  /** A sleeping claim that leaves out an action which has room by now would not hear of its tasks. */
-  #wakeForRoom(): void {
-    const registered = [...this.#actions.values()];
-    for (const { actions } of this.#claims.keys()) {
-      const missed = registered.some((each) => !actions.includes(each.action) && this.#room(each, []) > 0);
-      if (missed) void this.#queue.wake();
-    }
+  #claim(max: number): Claim {
+    return this.#asks.claim(this.#stopping || this.#failure ? 0 : max, this.#leases.shortest);
   }
 
   // --- performing ----------------------------------------------------------------------------------------------------
@@ -302,104 +266,13 @@ export class Worker {
     const longer = begun.filter((performance) => this.#leases.of(performance) !== this.#leases.shortest);
     const extended = longer.length > 0 ? this.#leases.extend(longer) : undefined;
     for (const performance of begun) {
-      this.#prefetched.push({ performance, extended: longer.includes(performance) ? extended : undefined });
+      const registered = this.#actions.get(performance.task.action) as Registered;
+      const own = longer.includes(performance) ? extended : undefined;
+      this.#places.add({ performance, registered, extended: own });
     }
-    if ((this.#stopping && !this.#asking) || this.#failure) this.#returnPrefetched();
-    this.#performNext();
-  }
-
-  /** Begins what waits for its turn while there are slots. */
-  #performNext(): void {
-    while (!this.#stopping && !this.#failure && this.#running < this.#concurrency) {
-      const next = this.#prefetched.shift();
-      if (!next) return;
-      const { performance, extended } = next;
-      if (performance.task.lost) this.#end(performance, {});
-      else if (performance.isShortOfTime)
-        this.#end(performance, performance.givenBack("given back: too little of its max_run_time was left"));
-      // An earlier try runs on here after its end: the next one begins when that has ended, here or elsewhere.
-      else if (this.#environment.running.has(performance.task.id))
-        this.#end(performance, performance.givenBack("given back: an earlier try still runs", STILL_RUNS));
-      else this.#start(performance, extended);
-    }
-  }
-
-  #start(performance: Performance, extended: Promise<void> | undefined): void {
-    const { task } = performance;
-    let grace: NodeJS.Timeout | undefined;
-    let inPlace = true;
-    const leave = () => {
-      clearTimeout(grace);
-      if (inPlace) this.#running--;
-      inPlace = false;
-      this.#performNext();
-    };
-    // A handler that does not heed its signal keeps its place for the grace.
-    task.onAbort = () => {
-      if (!task.lost) return;
-      grace = setTimeout(() => {
-        this.#hand.delete(performance);
-        leave();
-        this.#tell();
-      }, forTimer(this.#grace));
-      grace.unref();
-    };
-    this.#environment.running.add(task.id);
-    this.#running++;
-    this.#performing++;
-    this.#perform(performance, extended)
-      .finally(() => {
-        this.#environment.running.delete(task.id);
-        this.#performing--;
-        leave();
-      })
-      .catch((error) => this.#fail(error));
-  }
-
-  /** A worker that stops begins nothing: what waits for its turn goes back, as though it had not been claimed. */
-  #returnPrefetched(): void {
-    for (const { performance } of this.#prefetched.splice(0)) {
-      this.#end(performance, performance.givenBack());
-    }
-  }
-
-  async #perform(performance: Performance, extended: Promise<void> | undefined): Promise<void> {
-    if (extended) {
-      await extended;
-      if (performance.ended) return;
-      // A worker that has been stopped meanwhile begins nothing.
-      if (performance.task.lost || this.#stopping || this.#failure)
-        return this.#end(performance, performance.task.lost ? {} : performance.givenBack());
-    }
-    const registered = this.#actions.get(performance.task.action) as Registered;
-    const unread = await performance.complete(registered, this.#queue).catch((error) => ({ error }));
-    if (unread) {
-      const status = `given back: its steps or results could not be read: ${describe(unread.error)}`;
-      return this.#end(performance, performance.givenBack(status, UNREAD));
-    }
-    const ending = await performance.run(registered, this.#environment);
-    const { error } = ending;
-    // The refusal of the return tells of one that is lost.
-    const lost = guarded(() => error instanceof Lost, false);
-    if ("error" in ending && !performance.task.aborted && !lost) {
-      performance.failure = { error };
-      this.#report(error, performance.task);
-    }
-    const { action, id, numTries } = performance.task;
-    const how = "error" in ending ? "failed" : (ending.outcome?.status_code ?? "completed");
-    this.#log.debug?.(`${action} "${id}": try ${numTries} ${how}`, { action, taskId: id, numTries });
-    this.#end(performance, ending);
-  }
-
-  /** What `onError` throws must not end the worker. */
-  #report(error: unknown, task: Task): void {
-    const failed = (reason: unknown) => this.#log.error(`onError: ${describe(reason)}`);
-    try {
-      // It may be a function that returns a promise.
-      Promise.resolve(this.#options.onError?.(error, task)).catch(failed);
-    } catch (reason) {
-      failed(reason);
-    }
+    if (granted.length > 0 && !this.#queue.hears) this.hear();
+    if ((this.#stopping && !this.#asking) || this.#failure) this.#places.clear();
+    this.#places.fill();
   }
 
   /** A performance ends once: with its handler, or before it when it is given back. */
@@ -432,36 +305,35 @@ export class Worker {
     return this.#ended.splice(0, over === -1 ? this.#ended.length : Math.max(over, 1));
   }
 
-  /** A line for each try that has failed: which, whether another one comes, and when. */
-  async #tellFailures(failed: Performance[]): Promise<void> {
-    const ids = failed.map(({ task }) => task.id);
-    const outcomes = await this.#queue.outcomes(ids).catch(() => []);
-    for (const { task, failure } of failed) {
-      const { action, id, numTries } = task;
-      const outcome = outcomes.find((row) => row.id === id);
-      const [how, aborted] = told(outcome, numTries);
-      const fields = { action, taskId: id, numTries, error: failure?.error };
-      this.#log[aborted ? "error" : "warn"](
-        `${action} "${id}": ${how}: ${withStack(failure?.error)}`,
-        fields,
-      );
-    }
-  }
-
   #returnerOf(): Returner {
     return {
       claim: (leaving) => {
-        const claim = this.#claim(leaving.length, leaving);
-        this.#claims.set(claim, leaving);
+        const claim = this.#claim(leaving.length);
+        this.#claims.set(claim, leaving.length);
         return claim;
       },
       claimed: (claim) => void this.#claims.delete(claim),
-      returned: (performances, granted = []) => {
+      returned: (performances, granted) => {
         for (const performance of performances) this.#hand.delete(performance);
         const failed = performances.filter(({ failure }) => failure);
-        if (failed.length > 0) this.#telling = this.#telling.then(() => this.#tellFailures(failed));
-        this.#begin(granted);
-        this.#wakeForRoom();
+        if (failed.length > 0)
+          this.#telling = this.#telling.then(() => tellFailures(this.#queue, this.#log, failed));
+        if (granted) this.#claimedAt = Date.now();
+        this.#begin(granted ?? []);
+        if (this.#over && !this.holds) void this.giveUp();
+        this.#tell();
+      },
+      fail: (error) => this.#fail(error),
+    };
+  }
+
+  #hostOf(): Host {
+    return {
+      begins: () => !this.#stopping && !this.#failure,
+      grace: () => this.#grace,
+      end: (performance, said) => this.#end(performance, said),
+      drop: (performance) => {
+        this.#hand.delete(performance);
         this.#tell();
       },
       fail: (error) => this.#fail(error),
@@ -500,15 +372,4 @@ export class Worker {
       this.#changed = resolve;
     });
   }
-}
-
-/** What the log says of a failed try, and whether the task has aborted by it. */
-function told(outcome: Outcome | undefined, numTries: number): [string, boolean] {
-  // Another call may have taken it away meanwhile.
-  if (!outcome) return [`try ${numTries} failed`, false];
-  const { state, max_tries, next_at } = outcome;
-  const which = `try ${numTries}${max_tries === null ? "" : ` of ${max_tries}`} failed`;
-  if (state === "aborted") return [`${which}, and there is no other`, true];
-  if (state !== "scheduled" || next_at === null) return [which, false];
-  return [`${which}, the next one is at ${new Date(next_at).toISOString()}`, false];
 }

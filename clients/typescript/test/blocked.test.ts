@@ -5,7 +5,7 @@ import type { App } from "taskq-pg";
 import { between, errorMessage, pipe, READY } from "./between.js";
 import { Database, gate, pause, until } from "./support.js";
 
-// What the app and its handlers say shares a connection with returns and heartbeats, and may wait there for long.
+// What the app and its handlers say may wait for long, and holds up neither returns nor heartbeats.
 describe("a worker whose app waits", () => {
   let database: Database;
   before(async () => {
@@ -72,7 +72,7 @@ describe("a worker whose app waits", () => {
     let inserting = "";
     await taking(ids, async () => {
       ({ id: inserting } = await database.app().insert("inserts", null));
-      await untilWaiting(3); // its connection, and a spare one each
+      await untilWaiting(3); // on a connection each
       for (let n = 0; n < 20; n++) {
         const [id = ""] = await database.app().insertMany("quick", [null]);
         await database.until(id, "completed");
@@ -80,7 +80,8 @@ describe("a worker whose app waits", () => {
       }
     });
     assert.deepEqual((await database.until(inserting, "completed")).result, ids);
-    await until(async () => (await connections()).length === 2, "the connections for moments to be closed");
+    // Of the worker, and one that is kept.
+    await until(async () => (await connections()).length === 4, "the connections for moments to be closed");
     await allKept();
   });
 
@@ -221,7 +222,7 @@ describe("a worker whose app waits", () => {
     await taking(["f2"], async () => {
       await taking(["f1"], async () => {
         inserting = insertEach(app, ["f1", "f2"]);
-        go.open(); // the step waits behind the second one
+        go.open();
         await untilWaiting(2);
       });
       await database.until(id, "completed");

@@ -102,6 +102,13 @@ describe("what handlers return and throw", () => {
   // Results that no jsonb holds: the next try would have no other, so the task aborts, and the others of the batch do not.
   const results: [string, () => unknown, RegExp][] = [
     ["a bigint", () => 1n, /no JSON.*BigInt/],
+    ["no number", () => Number.NaN, /no JSON: NaN/],
+    ["an infinite one, in an array", () => [Number.POSITIVE_INFINITY], /no JSON: Infinity/],
+    ["an invalid Date, in an object", () => ({ at: new Date("never") }), /no JSON: an invalid Date/],
+    ["an error", () => new TypeError("x"), /no JSON: a TypeError/],
+    ["a map", () => new Map([[1, 2]]), /no JSON: a Map/],
+    ["a set, in an object", () => ({ of: new Set([1]) }), /no JSON: a Set/],
+    ["a function", () => () => 1, /no JSON: a function/],
     [
       "a circle",
       () => {
@@ -137,7 +144,6 @@ describe("what handlers return and throw", () => {
   // Results that JSON writes in its own way.
   const kept: [string, () => unknown, unknown][] = [
     ["a date", () => new Date(0), "1970-01-01T00:00:00.000Z"],
-    ["no number", () => Number.NaN, null],
     ["nothing", () => undefined, null],
     ["an empty text", () => "", ""],
     ["zero", () => 0, 0],

@@ -163,9 +163,8 @@ describe("a stop, and what handlers make of it", () => {
     app.task("any", () => {});
     for (const prefetch of [-10, 0.5, Number.NaN])
       await assert.rejects(async () => app.work({ prefetch }), /prefetch is no integer/);
-    for (const maxConcurrency of [0, 1.5, Number.NaN])
-      assert.throws(() => app.task("some", { maxConcurrency }, () => {}), /maxConcurrency is no positive/);
-    app.task("all", { maxConcurrency: Number.POSITIVE_INFINITY }, () => {});
+    for (const maxConcurrency of [Number.POSITIVE_INFINITY, Number.NaN])
+      assert.throws(() => app.task("some", { maxConcurrency }, () => {}), /maxConcurrency: .* is no number/);
     for (const options of [
       { notBefore: new Date("tomorrow") },
       { expiresAt: new Date(Number.NaN) },

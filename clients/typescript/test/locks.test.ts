@@ -133,7 +133,7 @@ describe("a task that is locked", () => {
   test("leaves its slot to another", async () => {
     const app = database.app();
     const go = gate();
-    app.task("only", { lease: "3 seconds", maxConcurrency: 1 }, () => go.promise);
+    app.task("only", { lease: "3 seconds" }, () => go.promise);
     await begun(app, "only", ["o1"]);
     await locked(["o1"], async () => {
       go.open();

@@ -28,24 +28,32 @@ describe("the app", () => {
     await working;
   });
 
-  test("is told at once of what it loses", async () => {
-    const app = database.app();
-    const told = gate<number>();
+  test("is told at once of what it loses, also after it has lost its connections", async () => {
+    const app = database.app({ application_name: "told" });
+    let told = gate<number>();
     let cancelled = 0;
     app.task("cancelled", async (_, task) => {
       await new Promise((resolve) => task.signal.addEventListener("abort", resolve, { once: true }));
       told.open(performance.now() - cancelled);
     });
-    const handle = await app.insert("cancelled");
     const working = app.work();
-    await database.until(handle, "in-progress");
-    cancelled = performance.now();
-    assert.equal(await handle.cancel({ status: "not wanted" }), true);
-    // The heartbeat comes after a third of a minute.
-    assert.ok((await told.promise) < 10_000);
+    for (const time of ["first", "second"]) {
+      const handle = await database.app().insert("cancelled", null, { id: `${time} time` });
+      await database.until(handle, "in-progress");
+      // It hears once it has begun to.
+      await pause(500);
+      cancelled = performance.now();
+      assert.equal(await handle.cancel({ status: "not wanted" }), true);
+      // The heartbeat comes after a third of a minute.
+      assert.ok((await told.promise) < 10_000);
+      assert.equal(await handle.state(), "aborted");
+      told = gate<number>();
+      await database.rows(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'told'",
+      );
+    }
     await app.stop();
     await working;
-    assert.equal(await handle.state(), "aborted");
   });
 
   test("gives handles, which are ids wherever an id is taken", async () => {
@@ -92,12 +100,8 @@ describe("the app", () => {
     );
     assert.deepEqual(settings, { rate_limit: 5, backoff: { kind: "fixed", initial: "3 seconds" } });
     await app.setGroup("g", { maxConcurrency: 2 });
-    await app.schedule(
-      "nightly",
-      "0 3 * * *",
-      { action: "looked after" },
-      { backfill: "all", maxBackfill: 7 },
-    );
+    app.schedule("nightly", "0 3 * * *", "looked after", { n: 2 }, { backfill: "all", maxBackfill: 7 });
+    await app.setup();
     assert.match(await app.runSchedule("nightly"), /^nightly/);
     assert.equal(await app.pause({ schedule: "nightly" }), true);
     assert.equal(await app.resume({ schedule: "nightly" }), true);

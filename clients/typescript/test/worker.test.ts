@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Id } from "taskq-pg";
-import { between, pipe } from "./between.js";
 import { Database, gate, until } from "./support.js";
 
 describe("workers", () => {
@@ -27,8 +26,8 @@ describe("workers", () => {
     assert.throws(() => app.task("mine", () => 1), /registered twice/);
   });
 
-  test("concurrency and maxConcurrency are kept, and both are used", async () => {
-    const app = database.app();
+  test("concurrency is that of a worker, maxConcurrency that of all of them", async () => {
+    const apps = [database.app(), database.app()];
     const running = { a: 0, b: 0 };
     const most = { a: 0, b: 0, both: 0 };
     const handler = (name: "a" | "b") => async () => {
@@ -38,64 +37,22 @@ describe("workers", () => {
       await sleep(5);
       running[name]--;
     };
-    app.task("limited", { maxConcurrency: 2 }, handler("a"));
-    app.task("free", handler("b"));
-    await app.insertMany("limited", new Array(40).fill(null));
-    await app.insertMany("free", new Array(40).fill(null));
-    await app.work({ untilIdle: true, concurrency: 6 });
-    assert.deepEqual(most, { a: 2, b: most.b, both: 6 });
-    assert.ok(most.b >= 4);
-    assert.deepEqual(await database.states("limited"), { completed: 40 });
-  });
-
-  test("an action that gets room again while the claim sleeps is asked for", async () => {
-    const app = database.app();
-    const gates = [gate(), gate()];
-    app.task("one at a time", { maxConcurrency: 1 }, (n: number) => gates[n]?.promise);
-    app.task("other", () => {});
-    await app.insert("one at a time", 0, { id: "first" });
-    const working = app.work({ concurrency: 4 });
-    await database.until("first", "in-progress");
-    gates[0]?.open();
-    await database.until("first", "completed");
-    await app.insert("one at a time", 1, { id: "second" });
-    await database.until("second", "in-progress");
-    gates[1]?.open();
-    await database.until("second", "completed");
-    await app.stop();
-    await working;
-  });
-
-  test("an action that gets room again while the claim has no connection is asked for", async () => {
-    const [go, back, cut] = [gate(), gate(), gate()];
-    let claims = 0;
-    const way = await between(database, async (socket) => {
-      if (claims >= 2) await back.promise;
-      pipe(socket, (data) => {
-        if (!data.includes("taskq own") || ++claims !== 2) return undefined;
-        // It leaves out the action that has no room.
-        socket.destroy();
-        cut.open();
-        return false;
-      });
-    });
-    const app = database.app({ connectionString: way.connectionString });
-    app.task("one", { maxConcurrency: 1 }, (n: number) => (n === 1 ? go.promise : undefined));
-    app.task("beside", () => {});
-    const inserter = database.app();
-    const { id: first } = await inserter.insert("one", 1);
-    const working = app.work({ concurrency: 4 });
-    await cut.promise;
-    go.open();
-    await database.until(first, "completed");
-    await sleep(300);
-    const begun = Date.now();
-    back.open();
-    await database.until(await inserter.insert("one", 2), "completed");
-    assert.ok(Date.now() - begun < 7000, "before the claim has slept for its time");
-    await app.stop();
-    await working;
-    way.close();
+    for (const app of apps) {
+      app.task("limited", { maxConcurrency: 2 }, handler("a"));
+      app.task("free", handler("b"));
+    }
+    await database.app().insertMany("limited", new Array(40).fill(null));
+    await database.app().insertMany("free", new Array(40).fill(null));
+    const working = apps.map((app) => app.work({ concurrency: 6 }));
+    await until(async () => (await database.states("limited")).completed === 40, "the limited ones");
+    await until(async () => (await database.states("free")).completed === 40, "the others");
+    for (const app of apps) await app.stop();
+    await Promise.all(working);
+    assert.ok(most.a <= 2 && most.both <= 12, JSON.stringify(most));
+    const [{ max_concurrency }] = await database.rows(
+      "SELECT max_concurrency FROM taskq.actions WHERE action = 'limited'",
+    );
+    assert.equal(max_concurrency, 2);
   });
 
   test("an idle worker is woken by the insertion", async () => {
