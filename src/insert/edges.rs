@@ -1,5 +1,6 @@
 //! Dependencies of new tasks: from ids to numbers, and into the tables.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::new::NewTask;
@@ -7,6 +8,7 @@ use super::pass::Came;
 use super::stored::{Stored, cannot_wait};
 use super::waits::Waits;
 use crate::error::{Refusal, Result};
+use crate::input::Reference;
 use crate::number::{FIRST_WAIT, TaskNo, WaitNo};
 use crate::pg::clock::Time;
 use crate::rights;
@@ -36,6 +38,14 @@ impl EdgeSet {
             Some(condition) => Err(condition),
         }
     }
+
+    /// Adds an edge unless it is there, with whichever condition.
+    fn add_if_new(&mut self, edge: Edge) {
+        if let Entry::Vacant(place) = self.conditions.entry((edge.after, edge.run)) {
+            place.insert(edge.condition);
+            self.edges.push(edge);
+        }
+    }
 }
 
 /// The call's dependencies as edges, each once. An id means the task that is inserted with it, else what stands for an element that is
@@ -46,36 +56,19 @@ pub(super) fn resolve(
     stored: &Stored,
     ignore_missing: bool,
 ) -> Result<EdgeSet> {
-    if tasks.iter().all(|task| task.references().next().is_none()) && came.follows.is_empty() {
+    let any = tasks.iter().chain(&came.out).any(|task| task.references().next().is_some());
+    if !any && came.follows.is_empty() {
         return Ok(EdgeSet::default());
     }
     let inside: HashMap<&str, TaskNo> = tasks.iter().map(|t| (t.id.as_str(), t.task_no)).collect();
     let new: HashSet<TaskNo> = inside.values().copied().collect();
+    let names = Names { came, stored, ignore_missing, inside, new };
     let mut set = EdgeSet::default();
     for task in tasks {
         let waits = task.spec.depends_on.iter().map(|r| (r, true));
         let signals = task.spec.to_signal_after.iter().map(|r| (r, false));
         for (reference, waits) in waits.chain(signals) {
-            let own = inside.get(reference.id.as_str()).copied();
-            let stands_for = || came.meaning(&reference.id);
-            let other = own.or_else(stands_for).filter(|other| new.contains(other) || stored.has(*other));
-            let Some(other) = other.or_else(|| stored.find(&reference.id)) else {
-                if ignore_missing {
-                    continue;
-                }
-                return Err(Refusal::dependency_missing(&reference.id, &task.id));
-            };
-            if other == task.task_no && own.is_none() {
-                // It has the place of what it was to come after.
-                continue;
-            }
-            if other == task.task_no {
-                return Err(Refusal::cycle(&[task.id.clone(), task.id.clone()]));
-            }
-            if !waits && !new.contains(&other) {
-                rights::check_blocking()?;
-                may_wait(&reference.id, other, &stored.live)?;
-            }
+            let Some(other) = names.other(task, task.task_no, reference, waits)? else { continue };
             let (after, run) = if waits { (other, task.task_no) } else { (task.task_no, other) };
             set.add(Edge { after, run, condition: reference.condition }).map_err(|has| {
                 let (after, run) = if waits {
@@ -87,13 +80,61 @@ pub(super) fn resolve(
             })?;
         }
     }
-    for (after, run) in &came.follows {
-        // One that names it already keeps its condition.
-        if !set.conditions.contains_key(&(*after, *run)) {
-            set.edges.push(Edge { after: *after, run: *run, condition: Condition::Settled });
+    // What was to run after an element runs after the one that has its place.
+    for (task, successor) in came.succeeded() {
+        for reference in &task.spec.to_signal_after {
+            if let Some(other) = names.other(task, successor, reference, false)? {
+                set.add_if_new(Edge { after: successor, run: other, condition: reference.condition });
+            }
         }
     }
+    for (after, run) in &came.follows {
+        set.add_if_new(Edge { after: *after, run: *run, condition: Condition::Settled });
+    }
     Ok(set)
+}
+
+/// What ids mean in dependencies.
+struct Names<'a> {
+    came: &'a Came,
+    stored: &'a Stored,
+    ignore_missing: bool,
+    /// The tasks that are inserted, by id.
+    inside: HashMap<&'a str, TaskNo>,
+    new: HashSet<TaskNo>,
+}
+
+impl Names<'_> {
+    /// The task at the other end of a dependency that an element names, and that is one of the task `own`; `None` if there is none. `waits`:
+    /// that is to run after the other.
+    fn other(
+        &self,
+        task: &NewTask,
+        own: TaskNo,
+        reference: &Reference,
+        waits: bool,
+    ) -> Result<Option<TaskNo>> {
+        let with_id = self.inside.get(reference.id.as_str()).copied();
+        let stands_for = || self.came.meaning(&reference.id);
+        let is_there = |other: &TaskNo| self.new.contains(other) || self.stored.has(*other);
+        let other = with_id.or_else(stands_for).filter(is_there);
+        let Some(other) = other.or_else(|| self.stored.find(&reference.id)) else {
+            return match self.ignore_missing {
+                true => Ok(None),
+                false => Err(Refusal::dependency_missing(&reference.id, &task.id)),
+            };
+        };
+        if other == own {
+            // If that is not what it says, it has the place of what it was to come after, or before.
+            let says_so = with_id == Some(task.task_no);
+            return if says_so { Err(Refusal::cycle(&[task.id.clone(), task.id.clone()])) } else { Ok(None) };
+        }
+        if !waits && !self.new.contains(&other) {
+            rights::check_blocking()?;
+            may_wait(&reference.id, other, &self.stored.live)?;
+        }
+        Ok(Some(other))
+    }
 }
 
 /// Refuses a dependency of a stored task that is in progress, or has no live row.

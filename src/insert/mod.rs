@@ -1,11 +1,13 @@
 //! Inserting tasks, whichever verb asks for it.
 //!
-//! The [`stages`], in this order: number the tasks, and leave out those to be skipped; lock the keys of unique tasks and the
-//! stored tasks that are named; insert the `task` rows, and remove what they replace; resolve the dependencies, look for cycles and
-//! store the edges; put each new task where it belongs, and settle those that are settled from the start.
+//! The [`stages`], in this order: number the tasks; lock the keys of unique tasks and the stored tasks that are named, and insert the
+//! `task` rows whose ids may turn out to be taken, until nothing that the call goes by changes any more ([`ground`]); go through the
+//! elements ([`pass`]), insert the other rows, and remove what they replace; resolve the dependencies, look for cycles and store the
+//! edges; put each new task where it belongs, and settle those that are settled from the start.
 
 mod cycle;
 mod edges;
+mod ground;
 pub(crate) mod in_the_way;
 mod new;
 mod options;
@@ -75,7 +77,7 @@ fn insert_all(specs: Vec<TaskSpec>, options: Options) -> Result<Inserted> {
     restartable_behind(|| unique::lock_ahead(&keys), || run(specs.clone(), options))
 }
 
-/// Whether the call may lock rows of stored tasks, those aside that hold its unique keys.
+/// Whether the call may lock rows of stored tasks, those aside that hold its unique keys, or come to wait for an id behind others.
 fn locks_stored(specs: &[TaskSpec], options: Options) -> bool {
     if options.on_conflict == OnConflict::Replace {
         return true;
@@ -85,10 +87,13 @@ fn locks_stored(specs: &[TaskSpec], options: Options) -> bool {
     let skips = options.on_conflict == OnConflict::Skip;
     // And so may be what an element is left out for.
     let keys = specs.iter().any(|spec| spec.unique.is_some());
-    specs
-        .iter()
-        .flat_map(|spec| spec.depends_on.iter().chain(&spec.to_signal_after))
-        .any(|reference| skips || keys || !ids.contains(reference.id.as_str()))
+    let may_go = skips || keys;
+    // If that has gone by the time the others are inserted, the element is inserted behind them.
+    may_go && ids.len() > 1
+        || specs
+            .iter()
+            .flat_map(|spec| spec.depends_on.iter().chain(&spec.to_signal_after))
+            .any(|reference| may_go || !ids.contains(reference.id.as_str()))
 }
 
 /// Inserts the tasks and returns what became of each, in the order given.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::input::{Reference, TaskSpec};
 use crate::number::TaskNo;
+use crate::store::reason::MergeKey;
 
 /// A task that this call inserts.
 pub(crate) struct NewTask {
@@ -29,6 +30,11 @@ impl NewTask {
     /// Its dependencies, either way.
     pub(super) fn references(&self) -> impl Iterator<Item = &Reference> {
         self.spec.depends_on.iter().chain(&self.spec.to_signal_after)
+    }
+
+    /// Its merge key, if it has one.
+    pub(super) fn merge_key(&self) -> Option<MergeKey> {
+        MergeKey::of(&self.spec.action, self.spec.group.as_deref(), self.spec.merge_key.as_deref())
     }
 }
 

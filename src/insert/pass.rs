@@ -1,9 +1,8 @@
 //! Going through the elements of a call, once and in their order: each is asked for its id, then for its key, as if it came alone
 //! behind those before it. What has been found out goes by numbers: an id may mean a stored task and an element.
 //!
-//! Nothing here waits or asks the database, except for rights and the words of a refusal. The keys are locked, and so is what is stored of
-//! the tasks that matter. Where it matters for those that come later whether an element's id is free (`on_conflict => 'skip'`), its row
-//! has been written: no other transaction can take the id any more, and what others have taken is known.
+//! Nothing here waits or asks the database, except for rights and the words of a refusal: all that it goes by is known, and stays as it is
+//! ([`ground`](super::ground)). Whether an id is free, too: of those that may be inserted the row is written, or the stored task is locked.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,9 +24,7 @@ pub(super) struct Call<'a> {
     pub(super) now: Time,
     /// What becomes of elements whose ids are there.
     pub(super) options: Options,
-    /// The ids of elements that stored tasks have, with the numbers of these.
-    pub(super) taken: HashMap<String, TaskNo>,
-    /// The stored tasks that dependencies lead to, locked.
+    /// The stored tasks that the call names, locked. Those with ids of elements are among them.
     pub(super) stored: &'a Stored,
 }
 
@@ -42,8 +39,8 @@ pub(super) struct Came {
     pub(super) replaced: HashMap<String, TaskNo>,
     /// The tasks in progress that tasks come after for their keys, and these.
     pub(super) follows: Vec<(TaskNo, TaskNo)>,
-    /// The ids of elements that are not inserted, of which it is not known whether other transactions have taken them.
-    pub(super) out: Vec<String>,
+    /// The elements that are not inserted.
+    pub(super) out: Vec<NewTask>,
     /// The tasks whose times have changed.
     pub(super) put_off: HashSet<TaskNo>,
 }
@@ -52,6 +49,12 @@ impl Came {
     /// What an id means, of which no task is inserted: one that stands for it, if there is one.
     pub(super) fn meaning(&self, id: &str) -> Option<TaskNo> {
         self.means.get(id).or_else(|| self.replaced.get(id)).map(|task_no| self.last(*task_no))
+    }
+
+    /// The elements that others have taken the places of, the last one first, with these.
+    pub(super) fn succeeded(&self) -> impl Iterator<Item = (&NewTask, TaskNo)> {
+        let successor = |task: &NewTask| self.successors.get(&task.task_no).map(|_| self.last(task.task_no));
+        self.out.iter().rev().filter_map(move |task| Some((task, successor(task)?)))
     }
 
     /// The task that has the place of this one in the end.
@@ -75,21 +78,35 @@ struct Pass<'a> {
     inserted: HashMap<String, TaskNo>,
     /// How those end that are settled from the start.
     ended: HashMap<TaskNo, Outcome>,
-    /// All ids of the call, and those that some element is to come before. Filled where there are keys and dependencies.
+    /// All ids of the call, and which elements are to come before those with them. Filled where there are keys and dependencies.
     ids: HashSet<String>,
-    preceded: HashSet<String>,
+    before: HashMap<String, Vec<Namer>>,
+}
+
+/// An element that another one is to run after.
+struct Namer {
+    element: usize,
+    task_no: TaskNo,
+    /// `None` if it is made up.
+    id: Option<String>,
 }
 
 /// Goes through the elements; those are left that are inserted.
 pub(super) fn go(tasks: &mut Vec<NewTask>, keys: &mut Keys, fates: &mut Fates, call: &Call) -> Result<Came> {
     let (came, inserted, ended) = Default::default();
-    let (mut ids, mut preceded) = (HashSet::new(), HashSet::new());
+    let (mut ids, mut before) = (HashSet::new(), HashMap::<String, Vec<Namer>>::new());
     let keyed = !keys.is_empty();
     if keyed && tasks.iter().any(|task| task.references().next().is_some()) {
         ids.extend(tasks.iter().map(|task| task.id.clone()));
-        preceded.extend(tasks.iter().flat_map(|task| &task.spec.to_signal_after).map(|r| r.id.clone()));
+        for task in tasks.iter() {
+            for other in &task.spec.to_signal_after {
+                let id = if task.id_is_new { None } else { Some(task.id.clone()) };
+                let namer = Namer { element: task.element, task_no: task.task_no, id };
+                before.entry(other.id.clone()).or_default().push(namer);
+            }
+        }
     }
-    let mut pass = Pass { call, came, fates, keyed, inserted, ended, ids, preceded };
+    let mut pass = Pass { call, came, fates, keyed, inserted, ended, ids, before };
     for task in tasks.iter_mut() {
         pass.ask(task, keys)?;
     }
@@ -104,13 +121,7 @@ pub(super) fn go(tasks: &mut Vec<NewTask>, keys: &mut Keys, fates: &mut Fates, c
         let next = came.successors.get(&task.task_no).and_then(|next| came.successors.get(next)).copied();
         came.successors.extend(next.map(|last| (task.task_no, last)));
     }
-    // With "skip" it is known of all ids whether they are taken. One that its key leaves out replaces no task by its id.
-    let is_open = |task: &NewTask| match call.options.on_conflict {
-        OnConflict::Error => !task.id_is_new,
-        OnConflict::Replace => !task.id_is_new && came.successors.contains_key(&task.task_no),
-        OnConflict::Skip => false,
-    };
-    came.out = out.into_iter().filter(is_open).map(|task| task.id).collect();
+    came.out = out;
     Ok(came)
 }
 
@@ -152,7 +163,7 @@ impl Pass<'_> {
     fn with_id(&self, id: &str) -> Option<TaskNo> {
         let is_there = |task_no: &TaskNo| !self.came.successors.contains_key(task_no);
         let inserted = self.inserted.get(id).copied().filter(is_there);
-        inserted.or_else(|| self.call.taken.get(id).copied().filter(is_there))
+        inserted.or_else(|| self.call.stored.numbers.get(id).copied().filter(is_there))
     }
 
     /// `TQ002`, unless the task with its id is one whose place the element takes.
@@ -226,13 +237,28 @@ impl Pass<'_> {
         keys.take(task, holder, &turn);
     }
 
+    /// Whether another element is to come before this one: one that is in, or that may yet be.
+    fn is_preceded(&self, task: &NewTask) -> bool {
+        let skips = self.call.options.on_conflict == OnConflict::Skip;
+        let is_out = |task_no: &TaskNo| {
+            matches!(self.fates.of.get(task_no), Some(Fate::Skipped(_)))
+                && !self.came.successors.contains_key(task_no)
+        };
+        let is_there = |id: &Option<String>| id.as_ref().is_some_and(|id| self.with_id(id).is_some());
+        let comes = |namer: &Namer| match namer.element < task.element {
+            true => !is_out(&namer.task_no),
+            false => !(skips && is_there(&namer.id)),
+        };
+        self.before.get(&task.id).is_some_and(|before| before.iter().any(comes))
+    }
+
     /// The state that an element will be in; for those that come after it, noted if it is settled from the start. What comes later in the
     /// array has not settled.
     fn note_end(&mut self, task: &NewTask, follows: bool) -> States {
         if !self.keyed {
             return States::default();
         }
-        let others = i32::from(follows) + i32::from(self.preceded.contains(&task.id));
+        let others = i32::from(follows) + i32::from(self.is_preceded(task));
         let mut waits = Waits { all: others, unsettled: others, ..Waits::default() };
         for reference in &task.spec.depends_on {
             let id = reference.id.as_str();

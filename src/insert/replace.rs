@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::stored::{Stored, is_replaced};
 use crate::error::Result;
-use crate::locks::{self, Idle, LockStrength};
+use crate::locks;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::rights::{self, Doing};
@@ -26,13 +26,6 @@ pub(crate) fn remove_old(ids: &[&str], stored: &mut Stored, now: Time) -> Result
         .filter_map(|id| stored.forget(id).map(|(number, live)| ((*id).to_owned(), number, live)))
         .collect();
     remove(old, now)
-}
-
-/// Removes tasks with these ids that were inserted since the call looked.
-pub(crate) fn remove_newcomers(ids: &[&str], now: Time) -> Result<()> {
-    let idle = Idle { ids: ids.to_vec(), refusal: is_replaced };
-    let (numbers, mut live, _) = locks::lock_any(ids, &[idle], LockStrength::Update, LockStrength::Update)?;
-    remove(numbers.into_iter().map(|(id, n)| (id, n, live.remove(&n))).collect(), now)
 }
 
 fn remove(old: Vec<(String, TaskNo, Option<Live>)>, now: Time) -> Result<()> {

@@ -1,17 +1,14 @@
 //! The `task` rows of new tasks.
 
-use std::collections::HashSet;
-
 use super::new::NewTask;
 use crate::locks::{self, Rank};
-use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::store::task;
 
-/// Inserts the rows and returns the ids that belong to other tasks, in the order of the call.
+/// Inserts the rows and returns the elements whose ids belong to other tasks, by their places in the call.
 ///
 /// The rows are inserted in the order of ids: two calls that insert the same ids wait for each other in one direction only.
-pub(super) fn insert(in_call_order: &[&NewTask], now: Time) -> Vec<String> {
+pub(super) fn insert(in_call_order: &[&NewTask], now: Time) -> Vec<usize> {
     if in_call_order.is_empty() {
         return Vec::new();
     }
@@ -26,9 +23,5 @@ pub(super) fn insert(in_call_order: &[&NewTask], now: Time) -> Vec<String> {
     });
     let refused = task::insert(rows, now);
     locks::holds(Rank::Ids);
-    if refused.is_empty() {
-        return Vec::new();
-    }
-    let refused: HashSet<TaskNo> = refused.into_iter().map(|at| tasks[at].task_no).collect();
-    in_call_order.iter().filter(|t| refused.contains(&t.task_no)).map(|t| t.id.clone()).collect()
+    refused.into_iter().map(|at| tasks[at].element).collect()
 }

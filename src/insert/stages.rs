@@ -4,22 +4,22 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::edges::{self, EdgeSet};
+use super::ground::{self, Ground};
 use super::new::{Fate, Fates, NewTask};
 use super::options::{OnConflict, Options};
 use super::pass::{self, Came};
-use super::stored::{Stored, lock_stored};
+use super::stored::Stored;
 use super::unique::Keys;
 use super::{cycle, in_the_way, place, replace, rows};
 use crate::clock;
 use crate::error::{Refusal, Result};
 use crate::input::{Element, Problem, TaskSpec};
-use crate::locks;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::rights::{self, Doing};
 use crate::store::actions::{self, Interned};
 use crate::store::reason::MergeKey;
-use crate::store::{merge_key, numbers, positions, tally, task};
+use crate::store::{merge_key, positions, tally, task};
 
 /// The tasks of a call, with what has become of those that are not simply inserted.
 struct Tasks {
@@ -35,11 +35,11 @@ struct Tasks {
 /// Each task has its number and its id.
 pub(super) struct Numbered(Tasks);
 
-/// What the tasks name is locked: keys, and stored tasks. With `on_conflict => 'skip'` those are left out whose ids are there.
-pub(super) struct Locked {
+/// What the tasks name is locked, keys and stored tasks; the rows of merge keys are there, and of tasks whose ids were in doubt.
+pub(super) struct Grounded {
     tasks: Tasks,
     keys: Keys,
-    stored: Stored,
+    ground: Ground,
 }
 
 /// It is known which tasks are inserted; their rows are there, and what they replace has gone.
@@ -81,69 +81,49 @@ impl Numbered {
     }
 
     /// Keys come first in the global order. Then everything stored that the call names is locked in one go, in the global
-    /// order, before any task is changed: see [`locks`].
-    pub(super) fn lock(self) -> Result<Locked> {
-        let Numbered(mut tasks) = self;
+    /// order, before any task is changed: see [`locks`](crate::locks).
+    pub(super) fn lock(self) -> Result<Grounded> {
+        let Numbered(tasks) = self;
         let mut keys = Keys::default();
         if tasks.new.iter().any(|t| t.spec.unique.is_some()) {
             keys = Keys::lock(&tasks.new, tasks.now);
         }
-        tasks.leave_out_stored(&keys);
-        keys.are_asked_for(&tasks.new, tasks.replaces(), tasks.now);
-        let replaced: Vec<&str> = match tasks.replaces() {
-            true => tasks.new.iter().map(|t| t.id.as_str()).collect(),
-            false => Vec::new(),
-        };
-        let stored =
-            lock_stored(&tasks.new, &keys.stand_ins(&tasks.new), &replaced, &keys.watched(tasks.now))?;
-        if tasks.fates.names.values().any(|id| stored.has_lost(id)) {
-            // It was removed since: it is to be inserted after all.
-            locks::restart_if_possible();
-        }
-        keys.are_locked(&stored, tasks.now);
-        Ok(Locked { tasks, keys, stored })
+        let ground = ground::reach(&tasks.new, tasks.options, tasks.now, &mut keys)?;
+        Ok(Grounded { tasks, keys, ground })
     }
 }
 
-impl Locked {
+impl Grounded {
     /// Finds out which tasks are inserted, and inserts their rows.
     pub(super) fn insert(self) -> Result<Present> {
-        let Locked { mut tasks, mut keys, mut stored } = self;
-        let (came, written) = tasks.decide(&mut keys, &mut stored)?;
+        let Grounded { mut tasks, mut keys, ground } = self;
+        let Ground { mut stored, mut written, there } = ground;
+        tasks.leave_out(&there);
+        let came = tasks.decide(&mut keys, &stored)?;
+        tasks.take_back(&came, &mut written);
         // The keys point to the new tasks before those old ones go that are still there, which would take the rows along.
         keys.point();
         // A call that inserts the id of a task that is being removed waits for the end of that, as for an insertion. So a removed id is
         // taken like a new one: behind all that are new. Once the first is taken, this call waits for no other.
         let replaced: HashSet<&str> = came.replaced.keys().map(String::as_str).collect();
-        let missing = tasks.new.iter().filter(|task| !written.contains(&task.task_no));
+        let missing = tasks.new.iter().filter(|task| !written[task.element]);
         let (later, first) = missing.partition(|task| replaced.contains(task.id.as_str()));
-        tasks.insert_rows(first, &mut stored)?;
+        tasks.insert_rows(first)?;
         if !replaced.is_empty() {
             replace::remove_old(&replaced.into_iter().collect::<Vec<_>>(), &mut stored, tasks.now)?;
             // Tasks that waited for the old ones have heard of their end: they may be somewhere else now.
             stored.refresh()?;
-            tasks.insert_rows(later, &mut stored)?;
+            tasks.insert_rows(later)?;
         }
-        tasks.look_for_others(&came.out, &mut stored)?;
         tally::inserted(tasks.new.iter().filter_map(|t| t.spec.group.as_deref()), tasks.now);
         Ok(Present { tasks, stored, came })
     }
 }
 
 impl Present {
-    /// Makes the rows of merge keys, and the edges.
+    /// Makes the edges.
     pub(super) fn link(self) -> Result<Linked> {
         let Present { tasks, stored, came } = self;
-        let keys: BTreeSet<MergeKey> = tasks
-            .new
-            .iter()
-            .filter_map(|t| {
-                MergeKey::of(&t.spec.action, t.spec.group.as_deref(), t.spec.merge_key.as_deref())
-            })
-            .collect();
-        if !keys.is_empty() {
-            merge_key::make_keys(&keys.into_iter().collect::<Vec<_>>());
-        }
         let edges = edges::resolve(&tasks.new, &came, &stored, tasks.options.ignore_missing)?;
         // Tasks of the queue at either end. (Those of this call have actions that were checked before.) What follows from
         // these no caller has named; one that a caller has named as well was checked by its id before anything was locked.
@@ -190,135 +170,56 @@ impl Tasks {
         // Of those that were given: a new id is like no other.
         let mut given = self.new.iter().filter(|task| !task.id_is_new).map(|task| task.id.as_str());
         let mut seen: HashSet<&str> = HashSet::new();
-        let twice = if self.skips() { None } else { given.find(|id| !seen.insert(id)) };
+        let twice = if self.options.on_conflict == OnConflict::Skip {
+            None
+        } else {
+            given.find(|id| !seen.insert(id))
+        };
         twice.map_or(Ok(()), |id| Err(Refusal::repeated(id)))
     }
 
-    /// With `on_conflict => 'skip'`: what is there already is named, not inserted; only what appears from now on is found out later. So is
-    /// whether a task is still there whose place another element may take by its key.
-    fn leave_out_stored(&mut self, keys: &Keys) {
-        if !self.skips() {
-            return;
-        }
-        let given = self.new.iter().filter(|task| !task.id_is_new);
-        let existing = numbers::by_id(&given.map(|task| task.id.as_str()).collect::<Vec<_>>());
-        let open = keys.replaceable(self.now);
+    /// Leaves those out whose ids these stored tasks have.
+    fn leave_out(&mut self, there: &HashMap<String, TaskNo>) {
         let fates = &mut self.fates;
-        self.new.retain(|task| match existing.get(&task.id) {
-            Some(existing) if !open.contains_key(&task.id) => {
+        self.new.retain(|task| match there.get(&task.id).filter(|_| !task.id_is_new) {
+            Some(existing) => {
                 fates.set(task.task_no, Fate::Skipped(*existing), &task.id);
                 false
             }
-            _ => true,
+            None => true,
         });
     }
 
-    /// Finds out which of the elements are inserted. Returns also the numbers of those whose rows are written by now.
-    fn decide(&mut self, keys: &mut Keys, stored: &mut Stored) -> Result<(Came, HashSet<TaskNo>)> {
+    /// Finds out which of the elements are inserted.
+    fn decide(&mut self, keys: &mut Keys, stored: &Stored) -> Result<Came> {
         if keys.is_empty() && self.options.on_conflict == OnConflict::Error {
             // All of them.
-            return Ok(Default::default());
+            return Ok(Came::default());
         }
-        let mut written = HashSet::new();
-        let mut taken = if self.replaces() { stored.numbers.clone() } else { keys.replaceable(self.now) };
-        if self.skips() {
-            let others = self.try_ids(keys, &taken, &mut written);
-            let named = self.referred(&others);
-            if !named.is_empty() {
-                // Others of the call refer to what is skipped: those are stored tasks now.
-                stored.look_up(&named)?;
-            }
-            taken.extend(others);
-        }
-        let call = pass::Call { now: self.now, options: self.options, taken, stored };
-        let came = pass::go(&mut self.new, keys, &mut self.fates, &call)?;
-        let is_in: HashSet<TaskNo> = match written.is_empty() {
-            true => HashSet::new(),
-            false => self.new.iter().map(|task| task.task_no).collect(),
-        };
-        let stays = |task_no: &TaskNo| is_in.contains(task_no) && !came.put_off.contains(task_no);
-        let back: Vec<TaskNo> = written.iter().filter(|task_no| !stays(task_no)).copied().collect();
-        task::take_back(&back);
-        written.retain(|task_no| stays(task_no));
-        Ok((came, written))
+        let call = pass::Call { now: self.now, options: self.options, stored };
+        pass::go(&mut self.new, keys, &mut self.fates, &call)
     }
 
-    /// Inserts the rows of the tasks whose ids may turn out to be taken, those that may be inserted; adds their numbers to `written`.
-    /// Returns the ids of elements that stored tasks have, with the numbers of these, without those that were known.
-    fn try_ids(
-        &self,
-        keys: &Keys,
-        known: &HashMap<String, TaskNo>,
-        written: &mut HashSet<TaskNo>,
-    ) -> HashMap<String, TaskNo> {
-        let (mut tried, mut kept_out): (Vec<&NewTask>, Vec<&str>) = Default::default();
-        let mut seen: HashSet<&str> = HashSet::new();
-        for task in &self.new {
-            if keys.keep_out(task, self.now) {
-                kept_out.push(&task.id);
-            } else if task.id_is_new && task.spec.unique.is_none()
-                || !task.id_is_new && !known.contains_key(&task.id) && seen.insert(&task.id)
-            {
-                tried.push(task);
-            }
-        }
-        let mut taken = HashMap::new();
-        while !tried.is_empty() {
-            let refused = rows::insert(&tried, self.now);
-            let refused: HashSet<&str> = refused.iter().map(String::as_str).collect();
-            written.extend(tried.iter().filter(|t| !refused.contains(t.id.as_str())).map(|t| t.task_no));
-            let found = numbers::by_id(&refused.iter().copied().collect::<Vec<_>>());
-            // One that has gone again is in the way no more.
-            tried.retain(|task| refused.contains(task.id.as_str()) && !found.contains_key(&task.id));
-            taken.extend(found);
-        }
-        // As of now, when this call waits for no other id any more.
-        kept_out.retain(|id| !known.contains_key(*id) && !seen.contains(id));
-        taken.extend(numbers::by_id(&kept_out));
-        taken
+    /// Takes back what was written for elements that are not inserted, or not as they were.
+    fn take_back(&self, came: &Came, written: &mut [bool]) {
+        let mut stays = vec![false; written.len()];
+        let as_it_was = self.new.iter().filter(|task| !came.put_off.contains(&task.task_no));
+        as_it_was.for_each(|task| stays[task.element] = true);
+        let back = (0..written.len()).filter(|at| written[*at] && !stays[*at]);
+        task::take_back(&back.map(|at| self.elements[at]).collect::<Vec<_>>());
+        written.iter_mut().zip(stays).for_each(|(written, stays)| *written &= stays);
+        let merged: BTreeSet<MergeKey> = came.out.iter().filter_map(NewTask::merge_key).collect();
+        merge_key::tidy(&merged.into_iter().collect::<Vec<_>>());
     }
 
-    /// Those of the ids that dependencies name. A call without dependencies need not be restartable; so it must not lock what it has no
-    /// use for.
-    fn referred<'a>(&self, ids: &'a HashMap<String, TaskNo>) -> Vec<&'a str> {
-        if ids.is_empty() {
-            return Vec::new();
-        }
-        let named: HashSet<&str> =
-            self.new.iter().flat_map(NewTask::references).map(|reference| reference.id.as_str()).collect();
-        ids.keys().map(String::as_str).filter(|id| named.contains(id)).collect()
-    }
-
-    /// Inserts the rows of these.
-    fn insert_rows(&self, mut missing: Vec<&NewTask>, stored: &mut Stored) -> Result<()> {
-        loop {
-            let refused = rows::insert(&missing, self.now);
-            if refused.is_empty() {
-                return Ok(());
-            }
-            if !self.replaces() {
-                return Err(in_the_way::exists(&refused[0], refused.len() - 1));
-            }
-            // Another transaction has inserted them since the call looked: those are replaced as well.
-            let ids: HashSet<&str> = refused.iter().map(String::as_str).collect();
-            replace::remove_newcomers(&ids.iter().copied().collect::<Vec<_>>(), self.now)?;
-            // As for those that were there: what waited for them has heard of their end.
-            stored.refresh()?;
-            missing.retain(|task| ids.contains(task.id.as_str()));
-        }
-    }
-
-    /// Looks for tasks with these ids of elements that have no rows, which would have been refused, or have taken the places of these. This
-    /// call waits for no other id any more.
-    fn look_for_others(&self, ids: &[String], stored: &mut Stored) -> Result<()> {
-        let others = numbers::by_id(&ids.iter().map(String::as_str).collect::<Vec<_>>());
-        let ids: Vec<&str> = others.keys().map(String::as_str).collect();
-        match ids.first() {
-            None => Ok(()),
-            Some(id) if !self.replaces() => Err(in_the_way::exists(id, ids.len() - 1)),
-            Some(_) => {
-                replace::remove_newcomers(&ids, self.now)?;
-                stored.refresh()
+    /// Inserts the rows of these, whose ids no other transaction can have: they are made up, were written before, or are of tasks that
+    /// this call has locked and removed.
+    fn insert_rows(&self, tasks: Vec<&NewTask>) -> Result<()> {
+        match rows::insert(&tasks, self.now).as_slice() {
+            [] => Ok(()),
+            [first, more @ ..] => {
+                let id = tasks.iter().find(|task| task.element == *first).map_or("", |task| &task.id);
+                Err(in_the_way::exists(id, more.len()))
             }
         }
     }
@@ -327,16 +228,6 @@ impl Tasks {
     fn following(&self, stored: &Stored) -> HashSet<TaskNo> {
         let following = self.new.iter().flat_map(NewTask::references).filter(|reference| reference.follows);
         following.filter_map(|reference| stored.numbers.get(&reference.id).copied()).collect()
-    }
-
-    /// Whether tasks with the same ids give way.
-    fn replaces(&self) -> bool {
-        self.options.on_conflict == OnConflict::Replace
-    }
-
-    /// Whether tasks are left out whose ids are there.
-    fn skips(&self) -> bool {
-        self.options.on_conflict == OnConflict::Skip
     }
 }
 

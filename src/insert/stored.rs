@@ -11,7 +11,6 @@ use crate::rights;
 use crate::settle::fold;
 use crate::state::Outcome;
 use crate::store::live::Live;
-use crate::store::numbers;
 
 /// What a call knows of the stored tasks that it refers to.
 pub(crate) struct Stored {
@@ -38,7 +37,7 @@ pub(crate) struct Stored {
 /// `watched` are tasks that hold keys of new ones, or held them before: they may be replaced, and dependencies may come
 /// to name them.
 pub(super) fn lock_stored(
-    tasks: &[NewTask],
+    tasks: &[&NewTask],
     stand_ins: &HashMap<&str, Vec<&str>>,
     replaced: &[&str],
     watched: &[String],
@@ -48,13 +47,13 @@ pub(super) fn lock_stored(
         inside.extend(tasks.iter().map(|task| task.id.as_str()));
     }
     let named = |list: fn(&NewTask) -> &Vec<Reference>| -> HashSet<String> {
-        let ids = || tasks.iter().flat_map(list).map(|reference| reference.id.as_str());
+        let ids = || tasks.iter().flat_map(|task| list(task)).map(|reference| reference.id.as_str());
         let stand_ins = ids().filter_map(|id| stand_ins.get(id)).flatten().copied();
         ids().filter(|id| !inside.contains(id)).chain(stand_ins).map(str::to_owned).collect()
     };
     let waited_for = named(|t| &t.spec.depends_on);
     let leads_out =
-        |task: &NewTask| task.spec.to_signal_after.iter().any(|r| !inside.contains(r.id.as_str()));
+        |task: &&NewTask| task.spec.to_signal_after.iter().any(|r| !inside.contains(r.id.as_str()));
     if tasks.iter().any(leads_out) {
         rights::check_blocking()?;
     }
@@ -79,22 +78,19 @@ pub(super) fn lock_stored(
     let referred: HashSet<String> = waited_for.union(&signalled).chain(watched).cloned().collect();
     // No task stands twice.
     let ids: HashSet<&str> = referred.iter().map(String::as_str).chain(replaced.iter().copied()).collect();
-    let mut stored = Stored {
-        numbers: numbers::by_id(&ids.into_iter().collect::<Vec<_>>()),
-        live: HashMap::new(),
-        outcomes: HashMap::new(),
-        referred,
-        guarded,
-    };
+    // Those that are missing as well: what has come by the time the others are locked is found, and locked.
+    let ids: Vec<String> = ids.into_iter().map(str::to_owned).collect();
+    let (numbers, live, outcomes) = Default::default();
+    let mut stored = Stored { numbers, live, outcomes, referred, guarded };
     if signalled.is_empty() && replaced.is_empty() && watched.is_empty() {
-        stored.lock(&idle, LockStrength::KeyShare, LockStrength::KeyShare)?;
+        stored.lock(&ids, &idle, LockStrength::KeyShare, LockStrength::KeyShare)?;
         return Ok(stored);
     }
     // What is replaced by its id goes, also if it is settled.
     let of_settled = if replaced.is_empty() { LockStrength::KeyShare } else { LockStrength::Update };
     // If all that such a task waits for has ended, it has ended before.
     let lock = || {
-        stored.lock(&idle, LockStrength::Update, of_settled)?;
+        stored.lock(&ids, &idle, LockStrength::Update, of_settled)?;
         Ok(std::mem::take(&mut stored.live))
     };
     let live = fold::locked(lock, |live| live)?;
@@ -102,8 +98,13 @@ pub(super) fn lock_stored(
 }
 
 impl Stored {
-    fn lock(&mut self, idle: &[Idle], strength: LockStrength, of_settled: LockStrength) -> Result<()> {
-        let ids: Vec<String> = self.numbers.keys().cloned().collect();
+    fn lock(
+        &mut self,
+        ids: &[String],
+        idle: &[Idle],
+        strength: LockStrength,
+        of_settled: LockStrength,
+    ) -> Result<()> {
         if !ids.is_empty() {
             let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
             (self.numbers, self.live, self.outcomes) = locks::lock_any(&ids, idle, strength, of_settled)?;
@@ -113,28 +114,23 @@ impl Stored {
 
     /// Looks again where the tasks are; their rows, or the rows that took their place, are ours already.
     pub(super) fn refresh(&mut self) -> Result<()> {
-        self.lock(&[], LockStrength::Update, LockStrength::KeyShare)
+        let ids: Vec<String> = self.numbers.keys().cloned().collect();
+        self.lock(&ids, &[], LockStrength::Update, LockStrength::KeyShare)
     }
 
-    /// Adds tasks of the call that turned out to be stored already (`on_conflict => 'skip'`).
-    pub(super) fn look_up(&mut self, ids: &[&str]) -> Result<()> {
-        if !self.guarded && rights::may_block() {
-            guard();
-            self.guarded = true;
-        }
-        self.numbers.extend(numbers::by_id(ids));
-        self.referred.extend(ids.iter().map(|id| (*id).to_owned()));
-        self.lock(&[], LockStrength::Update, LockStrength::KeyShare)
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
+    /// The ids that dependencies name and of which there is no task.
+    pub(super) fn missing(&self) -> impl Iterator<Item = &str> {
+        self.referred.iter().map(String::as_str).filter(|id| !self.numbers.contains_key(*id))
     }
 
     /// Whether a task that dependencies lead to is there, and is not about to be removed.
     pub(super) fn has(&self, task_no: TaskNo) -> bool {
         self.live.contains_key(&task_no) || self.outcomes.contains_key(&task_no)
-    }
-
-    /// Whether a dependency names it, and it is gone.
-    pub(super) fn has_lost(&self, id: &str) -> bool {
-        self.referred.contains(id) && self.find(id).is_none()
     }
 
     /// The number of a stored task that a dependency names; `None` if it is gone.

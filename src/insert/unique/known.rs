@@ -15,7 +15,7 @@ use crate::store::live::Place;
 use crate::store::unique_key::Key;
 
 /// A task with a key: a stored one, or an element of the call that is in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(in crate::insert) struct Holder {
     /// The number of the task.
     pub(in crate::insert) task_no: TaskNo,
@@ -91,6 +91,8 @@ pub(super) struct Known {
     pub(super) not_before: Option<Time>,
     /// Some element takes the place of the task that holds it.
     pub(super) replacing: bool,
+    /// A task with it has the id of an element, and may give way to that.
+    pub(super) by_id: bool,
     /// A dependency of the call names an element that has it.
     pub(super) named: bool,
 }
@@ -119,7 +121,7 @@ impl Known {
     /// A key whose row points to this task, of which nothing else is known yet.
     pub(super) fn new(points_to: TaskNo, since: Time, not_before: Option<Time>) -> Self {
         let (holder, behind) = (None, None);
-        Known { points_to, holder, behind, since, not_before, replacing: false, named: false }
+        Known { points_to, holder, behind, since, not_before, replacing: false, by_id: false, named: false }
     }
 
     /// The tasks with the key.

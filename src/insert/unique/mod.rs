@@ -13,7 +13,7 @@
 //!
 //! **What is replaced, followed or relied upon is locked** with everything else that the call names, in the
 //! global order (`locks`), and read again. A claim may have granted it meanwhile; then it is decided by
-//! that. A task is *relied upon* if the new one is not inserted because that one waits: it must not
+//! that. What holds a key and is not locked is looked at again behind all that the call waits for ([`ground`](super::ground)). A task is *relied upon* if the new one is not inserted because that one waits: it must not
 //! begin before this transaction, which may have changed what it works on, has committed.
 //!
 //! **Then the elements are gone through once, in their order** ([`pass`](super::pass)), when all that may be waited for has been waited for:
@@ -45,6 +45,10 @@ use known::{Known, key_of};
 #[derive(Default)]
 pub(super) struct Keys {
     known: BTreeMap<Key, Known>,
+    /// Those that were there.
+    stored: Vec<Key>,
+    /// The tasks with these, as they were seen last.
+    seen: Vec<Holder>,
 }
 
 impl Keys {
@@ -61,26 +65,51 @@ impl Keys {
         }
         let made = unique_key::lock(known.iter().map(|(key, known)| (key, known.points_to)), now);
         let stored = known.iter().filter(|(_, known)| !made.contains(&known.points_to));
-        for (key, found) in rows::look(stored.map(|(key, _)| key.clone()), now) {
-            known.insert(key, found);
+        let stored: Vec<Key> = stored.map(|(key, _)| key.clone()).collect();
+        let mut keys = Keys { known, stored, seen: Vec::new() };
+        for (key, found) in rows::look(&keys.stored, now) {
+            keys.seen.extend(found.holders().cloned());
+            keys.known.insert(key, found);
         }
         let replacing = |task: &&NewTask| {
             task.spec.unique.as_ref().is_some_and(|unique| unique.on_conflict == OnHeld::Replace)
         };
         for key in tasks.iter().filter(replacing).filter_map(|task| key_of(&task.spec)) {
-            known.entry(key).and_modify(|known| known.replacing = true);
+            keys.known.entry(key).and_modify(|known| known.replacing = true);
         }
-        Keys { known }
+        keys
+    }
+
+    /// Whether a task with one of the keys may have changed since it was seen: it is not locked. (No other task comes to have one: the keys
+    /// are locked.)
+    pub(super) fn may_change(&self) -> bool {
+        self.known.values().flat_map(Known::holders).any(|holder| !holder.locked)
+    }
+
+    /// Looks again which tasks hold the keys; whether anything has changed.
+    pub(super) fn look(&mut self, now: Time) -> bool {
+        let found = rows::look(&self.stored, now);
+        let seen: Vec<Holder> = found.values().flat_map(Known::holders).cloned().collect();
+        if seen == self.seen {
+            return false;
+        }
+        for (key, found) in found {
+            if let Some(known) = self.known.get_mut(&key) {
+                (known.holder, known.behind) = (found.holder, found.behind);
+            }
+        }
+        self.seen = seen;
+        true
     }
 
     /// Finds out which stored tasks are locked for the sake of these tasks: for a change those that they replace by their ids
     /// (`by_id`), and those that are `watched`; held those that they may mean.
-    pub(super) fn are_asked_for(&mut self, tasks: &[NewTask], by_id: bool, now: Time) {
+    pub(super) fn are_asked_for(&mut self, tasks: &[&NewTask], by_id: bool, now: Time) {
         if self.known.values().all(|known| known.holders().next().is_none()) {
             return;
         }
         let named: HashSet<&str> =
-            tasks.iter().flat_map(NewTask::references).map(|r| r.id.as_str()).collect();
+            tasks.iter().flat_map(|task| task.references()).map(|r| r.id.as_str()).collect();
         for task in tasks.iter().filter(|task| named.contains(task.id.as_str())) {
             if let Some(known) = key_of(&task.spec).and_then(|key| self.known.get_mut(&key)) {
                 known.named = true;
@@ -89,6 +118,8 @@ impl Keys {
         let ids: HashSet<&str> = tasks.iter().filter(|_| by_id).map(|task| task.id.as_str()).collect();
         for known in self.known.values_mut() {
             let open = known.is_open(now);
+            let by_id = known.holders().any(|holder| ids.contains(holder.id.as_str()));
+            known.by_id = by_id;
             for holder in known.holder.iter_mut().chain(&mut known.behind) {
                 holder.locked = open || ids.contains(holder.id.as_str());
             }
@@ -128,7 +159,7 @@ impl Keys {
     }
 
     /// The ids of the stored tasks that ids of the call may come to mean, if their elements are left out for their keys.
-    pub(super) fn stand_ins<'a>(&'a self, tasks: &'a [NewTask]) -> HashMap<&'a str, Vec<&'a str>> {
+    pub(super) fn stand_ins<'a>(&'a self, tasks: &[&'a NewTask]) -> HashMap<&'a str, Vec<&'a str>> {
         let mut stand_ins: HashMap<&str, Vec<&str>> = HashMap::new();
         for task in tasks {
             let known = key_of(&task.spec).and_then(|key| self.known.get(&key));
@@ -148,7 +179,8 @@ impl Keys {
     /// Whether the task is left out whatever becomes of the others: a stored task has its key, and keeps it.
     pub(super) fn keep_out(&self, task: &NewTask, now: Time) -> bool {
         let known = key_of(&task.spec).and_then(|key| self.known.get(&key));
-        known.is_some_and(|known| !known.replacing && known.holders().any(|holder| holder.holds(now)))
+        let may_go = |known: &Known| known.replacing || known.by_id;
+        known.is_some_and(|known| !may_go(known) && known.holders().any(|holder| holder.holds(now)))
     }
 
     /// Reads those of the stored tasks again that are locked now.

@@ -1,6 +1,6 @@
 //! Which tasks hold keys, and locking keys ahead.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::known::{Holder, Known, key_of};
 use crate::clock;
@@ -54,9 +54,10 @@ static HOLDERS: Statement<(&[&str], &[&str], Time), (String, String, TaskNo, Tim
 );
 
 /// What is stored of these keys, whose rows are locked.
-pub(super) fn look(keys: impl Iterator<Item = Key>, now: Time) -> HashMap<Key, Known> {
-    let (actions, names): (Vec<String>, Vec<String>) = keys.unzip();
-    let mut found: HashMap<Key, Known> = HashMap::with_capacity(actions.len());
+pub(super) fn look(keys: &[Key], now: Time) -> BTreeMap<Key, Known> {
+    let (actions, names): (Vec<&str>, Vec<&str>) =
+        keys.iter().map(|(action, key)| (action.as_str(), key.as_str())).unzip();
+    let mut found: BTreeMap<Key, Known> = BTreeMap::new();
     if actions.is_empty() {
         return found;
     }

@@ -5,6 +5,7 @@ mod dependencies;
 mod direct;
 mod json_bodies;
 mod many;
+mod meanwhile;
 mod modes;
 mod settled;
 mod shapes;

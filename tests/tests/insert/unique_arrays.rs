@@ -124,3 +124,29 @@ fn the_id_of_a_task_whose_place_is_taken_is_free_for_what_comes_later() {
         }
     }
 }
+
+/// On wrong code the dependency was dropped, and what was to wait began at once.
+#[test]
+fn what_was_to_run_after_an_element_runs_after_the_one_that_takes_its_place() {
+    let element = |id: &str, before: Value| json!({"id": id, "action": "x", "to_signal_after": before, "unique_by": {"key": "l", "on_conflict": "replace"}});
+    let (_db, mut session) = start();
+    session.insert(json!([{"id": "stored", "action": "y"}])).unwrap();
+    let settled = json!([{"id": "stored", "condition": "settled"}, "b", "new"]);
+    let tasks = json!([element("one", settled), {"id": "b", "action": "y"}, element("two", json!(["stored"])), element("new", json!([]))]);
+    assert_eq!(
+        report(&mut session, tasks),
+        ["new skipped new", "b inserted", "new skipped new", "new inserted"]
+    );
+    assert_eq!(dependencies(&mut session), ["new-b", "new-stored"]);
+    // Of two conditions that of the newest counts.
+    assert_eq!(
+        session.one::<String>("SELECT condition::text FROM taskq.dependencies WHERE run = 'stored'"),
+        "completed"
+    );
+    assert_eq!([session.state("stored"), session.state("b")], ["blocked", "blocked"]);
+    // It is refused as if the successor had said so.
+    session.cancel(&["stored", "new"]).unwrap();
+    let tasks = json!([element("three", json!(["stored"])), element("four", json!([]))]);
+    assert_eq!(sqlstate(&session.insert(tasks).unwrap_err()), "TQ005");
+    assert!(session.broken().is_empty(), "{:?}", session.broken());
+}

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+mod edges;
+
 /// Bits of states, as the queue stores them.
 pub const BLOCKED: i16 = 1;
 pub const SCHEDULED: i16 = 2;
@@ -278,11 +280,15 @@ impl Run<'_> {
 
     /// The state that it is in at first. (Nothing here has `num_required`, a group or a workgroup.)
     fn state(&self, at: usize, element: &Element, follows: bool, later: bool) -> i16 {
-        let named = self
-            .call
-            .elements
-            .iter()
-            .any(|e| e.to_signal_after.iter().any(|(id, _)| *id == name(at, element)));
+        // By an element that is in, be it for a while, or that is not left out for its id if nothing changes.
+        let comes = |n: usize, e: &Element| match n < at {
+            true => self.own[n].is_some(),
+            false => {
+                self.call.on_conflict != "skip" || e.id.as_ref().is_none_or(|id| self.with_id(id).is_none())
+            }
+        };
+        let names = |e: &Element| e.to_signal_after.iter().any(|(id, _)| *id == name(at, element));
+        let named = self.call.elements.iter().enumerate().any(|(n, e)| names(e) && comes(n, e));
         let (mut waits, mut lost) = (follows || named || element.signal, false);
         for (id, condition) in &element.depends_on {
             let has_id = |e: &Element| e.id.as_ref() == Some(id);
@@ -333,36 +339,7 @@ impl Run<'_> {
     }
 
     fn finish(self) -> Result<Outcome, Refused> {
-        let all = self.call.elements.len();
-        let mut edges: BTreeMap<(usize, usize), &str> = BTreeMap::new();
-        for (at, element) in self.call.elements.iter().enumerate() {
-            let Some(own) = self.own[at].filter(|own| self.alive(*own)) else { continue };
-            let after = element.depends_on.iter().map(|r| (r, true));
-            for ((id, condition), waits) in after.chain(element.to_signal_after.iter().map(|r| (r, false))) {
-                let Some(other) = self.meaning(id, all) else {
-                    if self.call.ignore_missing { continue } else { return Err(Refused("TQ003")) }
-                };
-                if other == own {
-                    if *id == self.world.tasks[own].id { return Err(Refused("TQ004")) } else { continue }
-                }
-                let task = &self.world.tasks[other];
-                if !waits && task.stored && task.state & PENDING == 0 {
-                    return Err(Refused("TQ005"));
-                }
-                let edge = if waits { (other, own) } else { (own, other) };
-                if edges.insert(edge, condition).is_some_and(|before| before != *condition) {
-                    return Err(Refused("TQ005"));
-                }
-            }
-        }
-        for (after, own) in self.follows.clone() {
-            if self.alive(own) {
-                edges.entry((after, own)).or_insert("settled");
-            }
-        }
-        if self.is_circle(&edges) {
-            return Err(Refused("TQ004"));
-        }
+        let edges = self.edges()?;
         let id = |at: usize| self.world.tasks[at].id.clone();
         let report = |at: usize| {
             let own = || name(at, &self.call.elements[at]);
@@ -373,7 +350,7 @@ impl Run<'_> {
                 Fate::Skipped(other) => format!("{0} skipped {0}", id(self.last(other))),
             }
         };
-        let reports = (0..all).map(report).collect();
+        let reports = (0..self.call.elements.len()).map(report).collect();
         let edges =
             edges.iter().map(|((a, b), condition)| format!("{} {condition} {}", id(*a), id(*b))).collect();
         let living = |at: &usize| self.alive(*at);
@@ -381,19 +358,5 @@ impl Run<'_> {
         let held = |slot: &Slot| slot.last.filter(living).or(slot.behind.filter(living)).map(id);
         let keys = self.world.slots.iter().filter_map(|(k, s)| Some((k.clone(), held(s)?))).collect();
         Ok(Outcome { reports, tasks, edges, keys })
-    }
-
-    /// With those of stored tasks that are there.
-    fn is_circle(&self, edges: &BTreeMap<(usize, usize), &str>) -> bool {
-        let stored = self.world.edges.iter().filter(|(a, b)| self.alive(*a) && self.alive(*b));
-        let mut left: Vec<(usize, usize)> = edges.keys().chain(stored).copied().collect();
-        loop {
-            let before = left.len();
-            let all = left.clone();
-            left.retain(|(after, _)| all.iter().any(|(_, run)| run == after));
-            if left.len() == before {
-                return before > 0;
-            }
-        }
     }
 }
