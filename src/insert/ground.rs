@@ -19,7 +19,7 @@ use super::stored::{Stored, lock_stored};
 use super::unique::Keys;
 use super::{in_the_way, rows};
 use crate::error::Result;
-use crate::locks;
+use crate::locks::{self, Rank};
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
 use crate::pg::session::check_for_interrupts;
@@ -124,6 +124,8 @@ impl<'a> Rounds<'a> {
             left.iter().filter(comes).filter_map(|task| task.merge_key()).collect();
         if !merged.is_empty() {
             merge_key::make_keys(&merged.iter().cloned().collect::<Vec<_>>());
+            // Behind ids: a later round waits for nothing that comes before them.
+            locks::holds(Rank::Ids);
         }
         let waited = !tried.is_empty() || !merged.is_empty() || !stored.is_empty();
         Ok(Round { stored, waited, refused: !refused.is_empty() })

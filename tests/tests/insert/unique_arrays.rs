@@ -150,3 +150,14 @@ fn what_was_to_run_after_an_element_runs_after_the_one_that_takes_its_place() {
     assert_eq!(sqlstate(&session.insert(tasks).unwrap_err()), "TQ005");
     assert!(session.broken().is_empty(), "{:?}", session.broken());
 }
+
+/// On wrong code it counted as blocked, and two tasks came to hold the key.
+#[test]
+fn an_element_counts_as_ready_if_what_was_to_come_before_it_is_left_out() {
+    let (_db, mut session) = start();
+    let ready = |id: &str, on_conflict: &str| json!({"id": id, "action": "x", "unique_by": {"key": "l", "states": ["ready"], "on_conflict": on_conflict}});
+    let out = json!({"id": "out", "action": "x", "unique_by": "k", "to_signal_after": ["one"]});
+    let tasks = json!([out, ready("one", "skip"), ready("two", "replace")]);
+    assert_eq!(report(&mut session, tasks), ["old skipped old", "two skipped two", "two inserted"]);
+    assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.unique_keys WHERE held"), 2);
+}

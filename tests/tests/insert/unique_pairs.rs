@@ -129,7 +129,7 @@ fn two_calls_at_once_come_to_what_one_after_the_other_does() {
 fn many_times_two_calls_at_once_come_to_what_one_after_the_other_does() {
     thread::scope(|scope| {
         for seed in 11..=12 {
-            scope.spawn(move || agree(seed, 1000));
+            scope.spawn(move || agree(seed, 400));
         }
     });
 }

@@ -276,7 +276,7 @@ fn arrays_mean_what_their_elements_mean_one_by_one() {
 fn many_arrays_mean_what_their_elements_mean_one_by_one() {
     thread::scope(|scope| {
         for seed in 11..=12 {
-            scope.spawn(move || agree(seed, 200, 50));
+            scope.spawn(move || agree(seed, 100, 50));
         }
     });
 }
