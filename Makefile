@@ -118,7 +118,7 @@ lint: setup ## format, clippy, the words of pages and comments, pgspot on the in
 	cargo fmt --check --manifest-path examples/clients/rust/Cargo.toml
 	cargo fmt --check --manifest-path benches/waiting/Cargo.toml
 	$(CARGO_ENV) cargo clippy --release --locked -p taskq --lib --tests $(TEST_FEATURES) -- -D warnings
-	cargo clippy --release --locked -p taskq_tests -p branch_export -p taskq_models --all-targets -- -D warnings
+	cargo clippy --release --locked -p taskq_tests -p branch_export -p taskq_models -p taskq_rules --all-targets -- -D warnings
 	@for script in .ci/*.sh benches/*.sh benches/peers/*/*.sh; do bash -n "$$script" || exit 1; done
 	@.ci/pgspot.sh $(SQL_PARTS)
 	@[ "$$(grep -c '"version": "$(VERSION)"' META.json)" -eq 2 ] || { echo "lint: META.json is not for version $(VERSION)"; exit 1; }

@@ -151,7 +151,7 @@ slowest() {
 unit() {
     local name path log=$work/unit.log result=0 long=${T:+--include-ignored}
     built -p taskq --lib --no-default-features --features "pg$major" "${SOON[@]}" >"$work/unit.list"
-    built -p branch_export -p taskq_models >>"$work/unit.list"
+    built -p branch_export -p taskq_models -p taskq_rules >>"$work/unit.list"
     : >"$log"
     while read -r name path; do
         # shellcheck disable=SC2086  # an argument, or none
@@ -165,6 +165,7 @@ folder_of() {
     case $1 in
         branch_export) echo examples/branch_export ;;
         taskq_models) echo tests/models ;;
+        taskq_rules) echo tests/rules ;;
         *) echo . ;;
     esac
 }

@@ -8,7 +8,7 @@
 //! looks, at growing intervals, make up for a wake-up that the server loses. What is to happen in time while no call claims is for a
 //! background process.
 //!
-//! Which module is for what, and which may use which, is in docs/architecture.md, section 2; `rules` holds it.
+//! Which module is for what, and which may use which, is in docs/architecture.md, section 2; `tests/rules` holds it.
 //!
 //! # Invariants
 //!
@@ -46,8 +46,6 @@ mod remove;
 mod returns;
 mod revive;
 mod rights;
-#[cfg(test)]
-mod rules;
 mod schedules;
 mod settle;
 mod state;

@@ -7,7 +7,7 @@
 //!
 //! What is not here is no belief: what a transaction or a call under way has done so far, counters by which something is done now
 //! and then, places where rows lay (a guess that is checked by each use, `pg::table::places`), kept plans and handles of the server.
-//! `src/rules/variables.rs` has a list of such variables.
+//! `tests/rules/src/variables.rs` has a list of such variables.
 
 mod beliefs;
 pub(crate) mod cost;

@@ -17,7 +17,7 @@ pub(super) struct File {
 
 /// All files of `src`, without the other name of lib.rs. Those of tests inside the server are elsewhere.
 pub(super) fn files() -> Vec<File> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src");
     let mut found = Vec::new();
     let mut folders = vec![root.clone()];
     while let Some(folder) = folders.pop() {

@@ -124,7 +124,7 @@ impl House {
 
 /// Files of tests are above all that they test.
 fn is_test(name: &str) -> bool {
-    name.ends_with("::tests") || name == "pg_test" || name.split("::").next() == Some("rules")
+    name.ends_with("::tests") || name == "pg_test"
 }
 
 fn join(module: &str, child: &str) -> String {
