@@ -34,11 +34,15 @@ struct Starts {
     not_before: Option<Instant>,
     /// How long after the last start there is no other.
     patience: Duration,
+    /// When it has found last that a post was wanted.
+    contended: Option<Instant>,
 }
 
 thread_local! {
     static STARTS: RefCell<Starts> =
-        const { RefCell::new(Starts { last: None, not_before: None, patience: FIRST_START_AFTER }) };
+        const {
+            RefCell::new(Starts { last: None, not_before: None, patience: FIRST_START_AFTER, contended: None })
+        };
 }
 
 /// A worker is on its way that this session has sent for, or will be once a post is free. Of many that wait for the same deadline one
@@ -144,18 +148,23 @@ impl Starts {
         let Some(mut starting) = Starting::begin() else {
             return Called { _starting: None, again };
         };
-        if starting.has_to_wait() {
+        let now = Instant::now();
+        let has_to_wait = starting.has_to_wait();
+        if has_to_wait || wake::is_post_wanted() {
+            self.contended = Some(now);
+        }
+        if has_to_wait {
             return Called { _starting: Some(starting), again };
         }
-        let now = Instant::now();
         let is_coming = self.last.as_ref().is_some_and(|last| !last.has_ended());
         let not_before = if is_coming { now.checked_add(FIRST_START_AFTER) } else { self.not_before };
         if let Some(left) = not_before.and_then(|at| at.checked_duration_since(now)).filter(|t| !t.is_zero())
         {
             return Called { _starting: None, again: again.min(Some(left)) };
         }
-        // What this call has started the last one for is still to be done, and it has left no post to others.
-        let failed = self.last.take().is_some() && !wake::is_post_wanted();
+        // What this call has started the last one for is still to be done, and it has hardly left its post to others.
+        let contended = self.contended.is_some_and(|at| now < at + LATE);
+        let failed = self.last.take().is_some() && !contended;
         self.last = process::start_worker(WORKER, ENTRY, process::my_database());
         self.patience =
             if failed || self.last.is_none() { (self.patience * 2).min(LATE) } else { FIRST_START_AFTER };
