@@ -170,7 +170,7 @@ CREATE INDEX task_merge_key_idx ON taskq.task (merge_key) WHERE merge_key IS NOT
 CREATE INDEX task_inserted_idx ON taskq.task (inserted_at);                         -- the newest, for views that are read often
 COMMENT ON TABLE taskq.task IS 'what was asked for: one row per task, which only update_tasks changes';
 
--- Tasks that nothing blocks: ready, in progress, or set aside for a reason. Narrow, with room on the page for a newer and longer
+-- Tasks that nothing blocks: ready, in progress, or parked in place for a reason. Narrow, with room on the page for a newer and longer
 -- version of each row, so that a grant can be a HOT update: nothing that a grant changes is indexed.
 CREATE TABLE taskq.run (
     -- What most grants leave as it is comes first: of a new version on the same page the log mostly has only what is behind
@@ -187,12 +187,12 @@ CREATE TABLE taskq.run (
     lease interval,
     max_run_time interval,
     key_hash bigint,                            -- stands for its action, group and merge key; NULL: no merge key
-    aside bigint,                               -- set aside under this reason, see store::aside; NULL: not
+    aside bigint,                               -- parked in place under this reason, see store::aside; NULL: not
     tries integer NOT NULL,
     nonce bigint NOT NULL,                      -- secret part of the last token granted; 0: none is valid
     deadline timestamptz NOT NULL,              -- of the grant; infinity: it never expires, or no grant
     granted_at timestamptz,
-    grantable boolean NOT NULL,                 -- false while a grant holds it, or it is set aside
+    grantable boolean NOT NULL,                 -- false while a grant holds it, or it is parked in place
     limited boolean NOT NULL,                   -- it holds slots
     keyed boolean NOT NULL,                     -- it holds its merge key
     actor_id text,
@@ -205,7 +205,7 @@ CREATE INDEX run_claim_idx ON taskq.run (action_no, priority DESC, position)    
 CREATE INDEX run_lane_idx ON taskq.run (action_no, priority DESC, lane, position) -- the same within each lane
     WHERE lane <> 0;
 CREATE INDEX run_key_idx ON taskq.run (key_hash) WHERE key_hash IS NOT NULL;      -- what shares a merge key
-CREATE INDEX run_aside_idx ON taskq.run (aside) WHERE aside IS NOT NULL;          -- set aside under a reason
+CREATE INDEX run_aside_idx ON taskq.run (aside) WHERE aside IS NOT NULL;          -- parked in place under a reason
 COMMENT ON TABLE taskq.run IS 'tasks that nothing blocks: ready or in progress';
 
 -- Tasks that wait for other tasks, and signals, which are completed from outside. The row is the counter of a task: it is deleted

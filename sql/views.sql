@@ -494,7 +494,7 @@ SELECT t.id, r.tries, r.actor_id, r.granted_at, NULL, 'in-progress',
        (SELECT p.status FROM taskq.progress AS p WHERE p.task_no = r.task_no), t.id
   FROM taskq.run AS r
   JOIN taskq.task AS t ON t.task_no OPERATOR(taskq.===) r.task_no
- -- One that is set aside has passed its deadline.
+ -- One that is parked in place has passed its deadline.
  WHERE r.nonce <> 0 AND NOT r.grantable AND r.aside IS NULL AND t.seed IN (true, false);
 COMMENT ON VIEW taskq.attempts IS 'tries of tasks, those that are kept: worker, from when to when, and how each ended';
 
@@ -825,7 +825,7 @@ BEGIN
                                     (SELECT y.id FROM taskq.task AS y WHERE y.task_no = k.leader_no)) END AS reason
                    FROM taskq.parked AS k WHERE k.task_no = number
                  UNION ALL
-                 -- What is set aside in its place, or has not been met by a claim.
+                 -- What is parked in place, or has not been met by a claim.
                  SELECT CASE WHEN r.aside < 0
                              THEN format('it shares the end of "%s", which has the same merge key',
                                          (SELECT y.id FROM taskq.task AS y WHERE y.task_no = -r.aside))
@@ -1114,13 +1114,13 @@ CREATE FUNCTION taskq.check()
           JOIN taskq.task AS t ON t.task_no = r.task_no
          WHERE r.nonce = 0 AND NOT r.grantable AND r.aside IS NULL
         UNION ALL
-        -- What is set aside is not held, and has a reason, or a lease after which it is tried again.
-        SELECT 'task set aside although it is held', t.id, NULL
+        -- What is parked in place is not held, and has a reason, or a lease after which it is tried again.
+        SELECT 'task parked in place although it is held', t.id, NULL
           FROM taskq.run AS r
           JOIN taskq.task AS t ON t.task_no = r.task_no
          WHERE r.aside IS NOT NULL AND (r.grantable OR r.limited OR r.keyed)
         UNION ALL
-        SELECT 'task set aside without a reason', t.id, r.aside::text
+        SELECT 'task parked in place without a reason', t.id, r.aside::text
           FROM taskq.run AS r
           JOIN taskq.task AS t ON t.task_no = r.task_no
           JOIN taskq.action AS a ON a.action_no = t.action_no

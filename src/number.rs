@@ -38,7 +38,7 @@ impl fmt::Display for TaskNo {
 }
 
 newtype! {
-    /// The number of a reason for which entries are set aside, see [`aside`](crate::store::aside).
+    /// The number of a reason for which entries are parked in place, see [`aside`](crate::store::aside).
     pub(crate) struct ReasonNo(pub(crate) i64);
 }
 

@@ -12,7 +12,7 @@
 //!
 //! **Nothing is waited for.** A claim has its entries locked, so that no other transaction grants or settles them, but
 //! others may still add dependencies on them, and hold them for that. What is to be removed is locked against these,
-//! too, without waiting. Where that lock is not to be had, the entry is set aside in place (see
+//! too, without waiting. Where that lock is not to be had, the entry is parked in place (see
 //! [`crate::store::aside`]), and so is one that a late worker may still return, unless it is to ride. **An entry is met once** for a
 //! reason, whatever its past; where the lock of the reason was not to be had it is met again, after a second.
 
@@ -220,7 +220,7 @@ fn turn_away(turned_away: Vec<(Grant, Way)>, now: Time) -> Vec<(TaskNo, i32, Met
         turned_away.into_iter().partition(|(_, way)| matches!(way, Way::Lane));
     let to_lanes = give_to_lanes(to_lanes.into_iter().map(|(grant, _)| grant).collect());
     let (staying, turned_away) = remove(turned_away);
-    set_aside(staying);
+    park_in_place(staying);
     let (mut parked, mut riders, mut scheduled) = (Vec::new(), Vec::new(), Vec::new());
     for (grant, way) in turned_away {
         let freed = Freed {
@@ -249,8 +249,8 @@ fn turn_away(turned_away: Vec<(Grant, Way)>, now: Time) -> Vec<(TaskNo, i32, Met
     to_lanes
 }
 
-/// What cannot leave `run` is set aside there.
-fn set_aside(staying: Vec<(Grant, Way)>) {
+/// What cannot leave `run` is parked in place.
+fn park_in_place(staying: Vec<(Grant, Way)>) {
     let aside: Vec<(TaskNo, ReasonNo, Option<Time>)> = staying
         .into_iter()
         .filter_map(|(grant, way)| way.aside().map(|(reason, until)| (grant.task_no, reason, until)))

@@ -6,7 +6,7 @@
 //! now, and never again. An abort leaves nothing wrong.
 //!
 //! **No entry is missed.** Up to the bound of a look (see [`decided`](crate::store::decided)) it sees each entry, as
-//! grantable or not. One that it sees as granted or set aside was made so by a transaction that has committed, and such an
+//! grantable or not. One that it sees as granted or parked was made so by a transaction that has committed, and such an
 //! entry comes back at a new position, if at all. So nothing can be had before the first that it sees as grantable,
 //! locked or not, nor, if it sees none, up to the bound: the mark moves up to there.
 //!

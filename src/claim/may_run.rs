@@ -4,7 +4,7 @@
 //! claims, once. A waiting call can keep nothing that it has moved, since its transaction lasts as long as its sleep. So it asks
 //! first: entries whose group is paused, whose workgroup is held back or whose merge key is busy, and such as belong into a lane
 //! and are not in it yet, it leaves where they are, without a lock and without a write. What commits may
-//! move them: any claim of [`Taking::All`], and (`upkeep::held_back`) one of [`Taking::HeldBack`], which takes nothing else.
+//! move them: any claim of [`Taking::All`], and (`upkeep::parking`) one of [`Taking::Parkable`], which takes nothing else.
 //!
 //! The answer is a hint: the gates ask again under locks once an entry is taken. A transaction that ends a reason wakes the calls
 //! that wait for the actions of such entries, moved or not.
@@ -31,7 +31,7 @@ pub(crate) enum Taking {
     /// Those that may run. The others stay where they are.
     Free,
     /// Those that may not, to be moved out of the way, up to the first that may.
-    HeldBack,
+    Parkable,
 }
 
 /// For how long a claim asks at most: longer than that, entries that may be held back count as held back. What it has taken by then
@@ -52,7 +52,7 @@ pub(super) struct Asked {
     met: Cell<bool>,
     /// When time ends the first of the reasons.
     until: Cell<Option<Time>>,
-    /// The claim has come to an entry that may run, and takes none of those ([`Taking::HeldBack`]).
+    /// The claim has come to an entry that may run, and takes none of those ([`Taking::Parkable`]).
     free: Cell<bool>,
     /// The caller's time-out leaves no more time for going past entries.
     over: Cell<bool>,
@@ -124,7 +124,7 @@ impl Asked {
         match self.taking {
             Taking::All => true,
             Taking::Free => !gated || !self.holds(entry),
-            Taking::HeldBack => {
+            Taking::Parkable => {
                 let held = gated && self.holds(entry);
                 self.free.set(self.free.get() || !held);
                 held

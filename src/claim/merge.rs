@@ -1,7 +1,7 @@
 //! Merge by key: of the tasks that share a key, an action and a group only one runs at a time, and those that were ready
 //! when it was granted ride on it and share its end, if it settles.
 //!
-//! Keys and their holders are in [`merge_key`], riders in [`riders`]: those are parked or set aside under the holder,
+//! Keys and their holders are in [`merge_key`], riders in [`riders`]: those are parked under the holder, in place or not,
 //! later tasks under the key; see [`super::gates`] for why none is stranded.
 //!
 //! **The key comes before the entries.** A claim locks the row of a key before it touches an entry that has it

@@ -54,7 +54,7 @@ pub(crate) struct Moved {
     /// Others were faster, again and again: it has given up, and there may be something for it.
     pub(crate) outrun: bool,
     /// It has asked, and come to entries that may not run, or count as such.
-    pub(crate) held_back: bool,
+    pub(crate) may_not_run: bool,
     /// When time ends the first of their reasons, if it does.
     pub(crate) until: Option<Time>,
     /// It takes what may not run, and has come to an entry that may.
@@ -97,7 +97,7 @@ pub(crate) fn claim(request: &Request, actions: &[Action], now: Time, grants: &m
     Moved {
         any: claim.has_moved(),
         outrun,
-        held_back: asked.has_met(),
+        may_not_run: asked.has_met(),
         until: asked.until(),
         free: asked.has_met_free(),
     }

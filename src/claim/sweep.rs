@@ -54,7 +54,7 @@ static AHEAD_IN_LANE: Statement<(i32, i32, Lane, i32, Position), Ahead> = Statem
                              FROM taskq.task t WHERE t.task_no = c.task_no OFFSET 0) AS t",
 );
 /// Locked for removal, which conflicts with adding dependents, too; waits for no lock. Those that an earlier worker may
-/// still return, and those that are locked, as to add a dependent, are set aside where they are if that can be.
+/// still return, and those that are locked, as to add a dependent, are parked in place if that can be.
 static LOCK_UNGRANTED: Statement<&[TaskNo], (Position, Freed)> = Statement::new(
     c"SELECT r.position, r.task_no, r.tries, r.failures, r.dependencies FROM taskq.run r
        WHERE r.task_no = ANY ($1) AND r.grantable AND r.nonce = 0

@@ -1,7 +1,7 @@
 //! Ending a reason for which claims set tasks aside, although claims go on, however many there are.
 //!
-//! A claim sets aside what it meets of a paused group or of a workgroup that is held back. The call that ends the reason has to
-//! wait for the claims that have done so and not committed, and then brings back what they have set aside. Row locks alone are
+//! A claim parks what it meets of a paused group or of a workgroup that is held back. The call that ends the reason has to
+//! wait for the claims that have done so and not committed, and then brings back what they have parked. Row locks alone are
 //! not enough: claims that share one come and go, and a call that waits to lock the row exclusively may wait for ever. So a claim
 //! passes a turnstile first: a lock that it only tries. The turnstile is closed for new claims as soon as a call waits to close
 //! it, so that call does not wait for claims that come later. It stays closed until the transaction of that call ends; what a
@@ -12,7 +12,7 @@
 
 use crate::pg::lock::{self, Key, Mode};
 
-/// What tasks are set aside for.
+/// What tasks are parked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reason<'a> {
     Group(&'a str),
@@ -39,7 +39,7 @@ pub(crate) fn pass(reason: Reason) -> bool {
 }
 
 /// Closes it; waits for the claims that have passed, and for other calls that have closed it. Later statements see
-/// what these have set aside.
+/// what these have parked.
 pub(crate) fn close(reason: Reason) {
     lock::lock(reason.key(), Mode::Alone);
 }

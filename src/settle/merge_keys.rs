@@ -6,7 +6,7 @@ use crate::store::live::Live;
 use crate::store::reason::{self, Reason};
 use crate::store::{aside, merge_key, parked, ready};
 
-/// Frees the keys of tasks whose performance has ended: what is parked under them, or set aside, is ready again, at the end of its
+/// Frees the keys of tasks whose performance has ended: what is parked under them, in place or not, is ready again, at the end of its
 /// priority. The row of a key is locked first, so that what a claim is parking under it is seen. Then all that is
 /// parked under the keys or rides on the holders is locked in one go, in the order in which calls that name these
 /// tasks lock them.

@@ -1,5 +1,5 @@
 //! Riders: tasks that were ready, or past their deadline, when another with their merge key was granted. They are parked under it,
-//! or set aside, and share its end if it settles.
+//! or in place, and share its end if it settles.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -28,7 +28,7 @@ pub(crate) fn gather(leaders: &BTreeMap<MergeKey, TaskNo>, now: Time) {
     let riders: Vec<Rider> = changes::TAKE_RIDERS.map(columns(), |(leader, timed_out, position, freed)| {
         Rider { timed_out, parked: Parked { freed, position, reason: Reason::Rides(leader) } }
     });
-    changes::SET_RIDERS_ASIDE.execute(columns());
+    changes::PARK_RIDERS.execute(columns());
     park(riders, now);
 }
 

@@ -1,4 +1,4 @@
-//! Entries of `run` that may not run now and cannot leave the table: they are *set aside* where they are.
+//! Entries of `run` that may not run now and cannot leave the table: they are *parked in place*.
 //!
 //! An entry that its group, its workgroup or its merge key keeps back is moved to `parked` or `scheduled`, where claims do not
 //! meet it. Two kinds cannot go there. One whose deadline has passed still belongs to its late worker, unless it is to ride: the
@@ -8,14 +8,14 @@
 //! them by that number. A late worker can still return and extend its task: the entry keeps its token, actor and
 //! deadline. Only a rider loses them.
 //!
-//! **Nothing is stranded, and nothing is waited for.** They are set aside under the same locks that stand for the reason
+//! **Nothing is stranded, and nothing is waited for.** They are parked under the same locks that stand for the reason
 //! as what is parked (see `claim::gates`). But the transaction that ends the reason must not wait for a row of `run`:
 //! the transaction that has it locked takes such locks in the order of task numbers, and may wait for a row that the
 //! other one has. An entry that cannot be locked at once gets a lease, and upkeep tries again after a second. An entry
 //! whose reason is a time gets a lease until that time.
 //!
 //! Two reasons may have the same number. Then one of them may end too early for an entry, and the next claim that
-//! meets it sets it aside again. Riders have the number of their leader, as a negative one, which no other reason has.
+//! meets it parks it again. Riders have the number of their leader, as a negative one, which no other reason has.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -33,7 +33,7 @@ use crate::token::{Nonce, in_pieces};
 
 /// An entry that this claim has taken a moment ago goes back to what it was before, in another place: aside. A rider's
 /// old token is void.
-static SET_ASIDE_TAKEN: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::new(
+static PARK_TAKEN: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::new(
     c"UPDATE taskq.run r
          SET nonce = CASE WHEN u.aside < 0 THEN 0 ELSE r.prev_nonce END,
              deadline = CASE WHEN u.aside < 0 THEN 'infinity' ELSE COALESCE(r.prev_deadline, 'infinity') END,
@@ -45,7 +45,7 @@ static SET_ASIDE_TAKEN: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = S
       RETURNING r.task_no, r.nonce",
 );
 
-/// Sets aside entries that this transaction has granted: each under the number of its reason, with the time at which
+/// Parks in place entries that this transaction has granted: each under the number of its reason, with the time at which
 /// that ends if it has one.
 pub(crate) fn set_taken(entries: &[(TaskNo, ReasonNo, Option<Time>)]) {
     if entries.is_empty() {
@@ -53,12 +53,12 @@ pub(crate) fn set_taken(entries: &[(TaskNo, ReasonNo, Option<Time>)]) {
     }
     let (task_nos, reasons): (Vec<TaskNo>, Vec<ReasonNo>) =
         entries.iter().map(|(n, aside, _)| (*n, *aside)).unzip();
-    let set: Vec<(TaskNo, Nonce)> = SET_ASIDE_TAKEN.query((task_nos, reasons));
+    let set: Vec<(TaskNo, Nonce)> = PARK_TAKEN.query((task_nos, reasons));
     look_at(&set, entries);
 }
 
 /// Entries that are not granted, without those that another transaction has locked for a change.
-static SET_ASIDE: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::new(
+static PARK_IN_PLACE: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Statement::new(
     c"WITH met AS MATERIALIZED (
         SELECT r.task_no, u.aside FROM unnest($1, $2) AS u(task_no, aside)
          CROSS JOIN LATERAL (SELECT r.task_no FROM taskq.run r
@@ -69,7 +69,7 @@ static SET_ASIDE: Statement<(&[TaskNo], &[ReasonNo]), (TaskNo, Nonce)> = Stateme
       RETURNING r.task_no, r.nonce",
 );
 
-/// Sets aside entries that are grantable; returns how many. One that another transaction has locked for a change is
+/// Parks in place entries that are grantable; returns how many. One that another transaction has locked for a change is
 /// left to that.
 pub(crate) fn set(entries: &[(TaskNo, ReasonNo, Option<Time>)]) -> usize {
     if entries.is_empty() {
@@ -78,7 +78,7 @@ pub(crate) fn set(entries: &[(TaskNo, ReasonNo, Option<Time>)]) -> usize {
     assign_transaction_id();
     let (task_nos, reasons): (Vec<TaskNo>, Vec<ReasonNo>) =
         entries.iter().map(|(n, aside, _)| (*n, *aside)).unzip();
-    let set: Vec<(TaskNo, Nonce)> = SET_ASIDE.query((task_nos, reasons));
+    let set: Vec<(TaskNo, Nonce)> = PARK_IN_PLACE.query((task_nos, reasons));
     look_at(&set, entries);
     set.len()
 }
@@ -113,7 +113,7 @@ static RELEASE: Statement<&[ReasonNo], i32> = release!("r.aside = ANY ($1)");
 static STILL_ASIDE: Statement<&[ReasonNo], (TaskNo, Nonce)> =
     Statement::new(c"SELECT r.task_no, r.nonce FROM taskq.run r WHERE r.aside = ANY ($1)");
 
-/// The reasons have ended: what was set aside under them is ready again. Where another transaction has an entry locked
+/// The reasons have ended: what was parked in place under them is ready again. Where another transaction has an entry locked
 /// for a change, upkeep tries again.
 pub(crate) fn release(reasons: &[ReasonNo]) {
     if reasons.is_empty() || STILL_ASIDE.execute(reasons) == 0 {
@@ -148,7 +148,7 @@ static BUSY: Statement<(&[TaskNo], &[Nonce]), (TaskNo, Nonce)> = Statement::new(
          AND (r.aside > 0 OR NOT EXISTS (SELECT FROM taskq.run l WHERE l.task_no = -r.aside AND l.keyed OFFSET 0))",
 );
 
-/// The leases of these tasks (numbers and nonces) have elapsed. Those that are set aside are ready again, and the next
+/// The leases of these tasks (numbers and nonces) have elapsed. Those that are parked in place are ready again, and the next
 /// claim looks whether they may run, except riders of a leader that holds the merge key, and those that are locked, which upkeep
 /// looks at once more. Tells whether any is ready again.
 pub(crate) fn look_again(held: &[(TaskNo, Nonce)]) -> bool {

@@ -141,16 +141,16 @@ fn key_hash(action: &str, group: Option<&str>, key: &str) -> i64 {
 
 /// Puts the tasks into `scheduled` until they are due.
 pub(crate) fn schedule(freed: impl Iterator<Item = (Freed, Time)>) {
-    set_aside(&freed.map(|(freed, due)| Later::own(freed, due)).collect::<Vec<_>>(), false);
+    put_into_scheduled(&freed.map(|(freed, due)| Later::own(freed, due)).collect::<Vec<_>>(), false);
 }
 
 /// The same of tasks whose workgroup is held back, or whose group or workgroup may just be changing. A shorter delay of the
 /// workgroup brings them forward.
 pub(crate) fn hold_back(tasks: &[Later]) {
-    set_aside(tasks, true);
+    put_into_scheduled(tasks, true);
 }
 
-fn set_aside(tasks: &[Later], held_back: bool) {
+fn put_into_scheduled(tasks: &[Later], held_back: bool) {
     if tasks.is_empty() {
         return;
     }

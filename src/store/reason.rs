@@ -1,4 +1,4 @@
-//! Why an entry may not run: what it is parked under, and the number by which `run` has it of what is set aside there.
+//! Why an entry may not run: what it is parked under, and the number by which `run` has it of what is parked in place.
 
 use crate::number::{ReasonNo, TaskNo};
 use crate::pg::lock::Key;

@@ -102,7 +102,7 @@ pub(super) fn action_no(tasks: &mut Scan, task_no: TaskNo) -> i32 {
 pub(super) fn action_no_and_kind(tasks: &mut Scan, task_no: TaskNo) -> (i32, bool) {
     tasks
         .first(&[Key::eq(1, task_no)], |row| (row.get(ACTION_NO), row.get(SPONTANEOUS)))
-        .unwrap_or_else(|| pgrx::error!("a task that is set aside is gone"))
+        .unwrap_or_else(|| pgrx::error!("a task that is parked is gone"))
 }
 
 /// What the end of a task depends on.

@@ -14,7 +14,7 @@ pub(crate) enum Kind {
     /// Countdown rows that are not counted yet.
     Signals,
     /// Entries that may not run, and are in the way of calls that wait.
-    HeldBack,
+    Parking,
     /// Settled tasks whose retention is over.
     Retention,
     /// Sums of what has settled.
@@ -30,7 +30,7 @@ impl Kind {
         Kind::Schedules,
         Kind::DueTasks,
         Kind::Signals,
-        Kind::HeldBack,
+        Kind::Parking,
         Kind::Retention,
         Kind::Tallies,
     ];
@@ -43,7 +43,7 @@ impl Kind {
             Kind::Schedules => "schedules",
             Kind::DueTasks => "due tasks",
             Kind::Signals => "signals",
-            Kind::HeldBack => "entries held back",
+            Kind::Parking => "entries to be parked",
             Kind::Retention => "retention",
             Kind::Tallies => "tallies",
         }

@@ -66,7 +66,7 @@ impl Due {
             Kind::DueTasks => due.tasks,
             Kind::Signals => due.signal,
             Kind::Retention => due.expired,
-            Kind::HeldBack | Kind::Tallies => false,
+            Kind::Parking | Kind::Tallies => false,
         })
     }
 }

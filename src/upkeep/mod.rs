@@ -8,11 +8,11 @@
 mod by_time;
 pub(crate) mod due;
 mod elapsed;
-pub(crate) mod held_back;
 mod kind;
 mod look;
 mod next;
 mod owed;
+pub(crate) mod parking;
 mod retention;
 mod step;
 pub(crate) mod steps;

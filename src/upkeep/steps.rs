@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::kind::Kind;
 use super::look::Due;
 use super::step::{STEP, Step};
-use super::{by_time, due, elapsed, held_back, retention};
+use super::{by_time, due, elapsed, parking, retention};
 use crate::guc;
 use crate::pg::block::in_transaction_block;
 use crate::pg::clock::Time;
@@ -86,7 +86,7 @@ pub(crate) fn step(kind: Kind, reach: &Reach, now: Time) -> Step {
             None => release_all(now),
         },
         Kind::Signals => until_done(fold::some(STEP, now)),
-        Kind::HeldBack => held_back::step(now),
+        Kind::Parking => parking::step(now),
         Kind::Retention => retention::step(STEP as usize, reach.starts.settled, now),
         Kind::Tallies => {
             let (done, more) = tally::fold_some(STEP, now);
@@ -119,7 +119,7 @@ static NEXT_OF_ALL: Statement<(Time, Time), Option<Time>> = Statement::new(
                    CASE WHEN EXISTS (SELECT FROM taskq.countdown) THEN $1 END)",
 );
 
-/// When something will be due if nothing is committed until then; retention, entries held back and tallies aside. Of deadlines,
+/// When something will be due if nothing is committed until then; retention, entries to be parked and tallies aside. Of deadlines,
 /// only those before the worker looks anyway: further on there may be many dead entries, of tasks that came back in time.
 pub(crate) fn next(now: Time) -> Option<Time> {
     let latest = now + guc::maintenance_interval();

@@ -33,7 +33,7 @@ static BEFORE: Statement<&str, Time> =
     Statement::new(c"SELECT w.not_before FROM taskq.workgroup w WHERE w.name = $1 AND NOT w.returned");
 /// Tasks held back because of the workgroup until later than that, also by the claims that were waited for: this statement sees
 /// what they have done. Locked by number, as by other calls that wait for several: see `locks::order`.
-static SET_ASIDE: Statement<(&str, Time), TaskNo> = Statement::new(
+static SCHEDULED: Statement<(&str, Time), TaskNo> = Statement::new(
     c"SELECT s.task_no FROM taskq.scheduled s
        WHERE s.task_no = ANY (ARRAY(SELECT t.task_no FROM taskq.task t WHERE t.workgroup = $1))
          AND s.held_back AND s.due > $2
@@ -54,7 +54,7 @@ fn set(name: &str, until: Time) {
     }
     workgroup::SET.execute((name, until));
     if forward {
-        let task_nos: Vec<TaskNo> = SET_ASIDE.query((name, until));
+        let task_nos: Vec<TaskNo> = SCHEDULED.query((name, until));
         for action_no in scheduled::BRING_FORWARD.query((task_nos, until)) {
             wake::ready(action_no);
         }

@@ -63,7 +63,7 @@ record! {
     }
 }
 
-/// Tasks whose deadline has passed, back in the queue or set aside, and not granted since.
+/// Tasks whose deadline has passed, back in the queue or parked in place, and not granted since.
 static LATE: Statement<(&[TaskNo], &[Nonce]), InQueue> = Statement::new(
     c"SELECT r.task_no, r.nonce, r.action_no, r.granted_at, r.max_run_time, a.name, s.max_concurrency, t.merge_key, COALESCE(t.group_id, ''), s.max_per_group,
              (SELECT g.max_concurrency FROM taskq.task_group g WHERE g.group_id = t.group_id)

@@ -1,5 +1,5 @@
 //! The table `lease`: deadlines, recorded at each grant or extension that has one, looked after once they have passed
-//! (`upkeep::elapsed`), gone with their performances. Also times at which what is set aside is looked at.
+//! (`upkeep::elapsed`), gone with their performances. Also times at which what is parked in place is looked at.
 //!
 //! **Hardly more rows than there are tasks in progress.** A call that grants or extends tasks appends one row to `lease`
 //! for each deadline and base (one for each thousand tasks of it). The row has a *keeper*, one of its tasks. Deadline and keeper are

@@ -11,7 +11,7 @@ use crate::wake;
 /// How many tasks one row has at most: so many at most are looked at when the row passes on or its time has come.
 const MOST_TASKS: usize = 1000;
 
-/// Remembers the deadlines of tasks granted, extended or set aside under one base.
+/// Remembers the deadlines of tasks granted, extended or parked in place under one base.
 pub(crate) fn record(granted: &[(Time, TaskNo)], base: Base) {
     let mut by_deadline: BTreeMap<Time, Vec<TaskNo>> = BTreeMap::new();
     for (deadline, task_no) in granted {

@@ -38,7 +38,7 @@ enum HandOn {
     BeforeCommit,
 }
 
-/// Whether the keeper of `l` is neither held under it nor set aside. Its own deadline is an earlier one where its
+/// Whether the keeper of `l` is neither held under it nor parked in place. Its own deadline is an earlier one where its
 /// row was locked when that passed; a later one has a row of its own.
 macro_rules! unkept {
     () => {

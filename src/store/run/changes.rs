@@ -88,7 +88,7 @@ pub(crate) static TAKE_RIDERS: Statement<
 );
 
 /// Those of the others that no transaction has locked for a change stay where they are, under their leaders and without a token.
-pub(crate) static SET_RIDERS_ASIDE: Statement<(&[&str], &[&str], &[&str], &[TaskNo], Time, ReasonNo)> = Statement::new(
+pub(crate) static PARK_RIDERS: Statement<(&[&str], &[&str], &[&str], &[TaskNo], Time, ReasonNo)> = Statement::new(
     c"WITH ready AS MATERIALIZED (
         SELECT u.leader_no, r.task_no
           FROM unnest($1, $2, $3, $4) AS u(action, group_id, key, leader_no)
@@ -133,7 +133,7 @@ pub(crate) static HOLD_AGAIN: Statement<(TaskNo, Time, &str, bool)> = Statement:
        WHERE r.task_no = $1",
 );
 
-/// Another row in the place of each, for tasks that keep theirs (`verbs::update`). What is set aside stays aside.
+/// Another row in the place of each, for tasks that keep theirs (`verbs::update`). What is parked in place stays so.
 pub(crate) static KEEP_PLACE: Statement<(&[TaskNo], Interval, i32), i32> = Statement::new(
     c"WITH gone AS (DELETE FROM taskq.run r WHERE r.task_no = ANY ($1) RETURNING r.*)
       INSERT INTO taskq.run (task_no, position, nonce, prev_nonce, deadline, action_no, priority, tries, failures,

@@ -1,9 +1,9 @@
-//! The table `run`: tasks that nothing blocks: ready, in progress, or set aside ([`aside`](super::aside)).
+//! The table `run`: tasks that nothing blocks: ready, in progress, or parked in place ([`aside`](super::aside)).
 //!
 //! What is done most goes by direct access and stands here: [`insert`], [`grant`], [`extend`], [`remove`], [`lock`]. Statements
 //! write what is rare, or decided with other tables. In [`changes`] they remove rows that the call has locked, wherever it met
 //! them (`REMOVE`); move entries into lanes (`GIVE_TO_LANES`, `MOVE_INTO_LANES`); take what is to ride (`TAKE_RIDERS`,
-//! `SET_RIDERS_ASIDE`); end a try at its deadline in place, since the token stays good, and let a late worker hold the task again
+//! `PARK_RIDERS`); end a try at its deadline in place, since the token stays good, and let a late worker hold the task again
 //! (`REQUEUE`, `HOLD_AGAIN`); count dependencies anew (`RECOUNT`); change priority and lease of many tasks (`KEEP_PLACE`). In
 //! [`aside`](super::aside) they set entries aside, make them ready again and remove riders. In [`merge_key`](super::merge_key) and
 //! [`slot::backfill`](super::slot::backfill) they set `keyed` and `limited`, together with the row that makes it true.
@@ -322,7 +322,7 @@ pub(crate) struct Locked {
     pub(crate) live: Live,
     /// The number that stands for its action.
     pub(crate) action_no: i32,
-    /// A claim may take it: no grant holds it, and it is not set aside.
+    /// A claim may take it: no grant holds it, and it is not parked.
     pub(crate) grantable: bool,
 }
 

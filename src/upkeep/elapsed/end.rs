@@ -58,7 +58,7 @@ pub(super) fn all(passed: Vec<Elapsed>, bound: usize, now: Time) -> Done {
     done
 }
 
-/// Ends the tries under leases that this call has removed, and looks again at what was set aside.
+/// Ends the tries under leases that this call has removed, and looks again at what was parked in place.
 fn under(taken: &[Elapsed], now: Time) {
     let held: Vec<(TaskNo, Nonce)> = taken.iter().flat_map(|l| l.tokens(&l.overdue)).collect();
     let end = |part: &[(TaskNo, Nonce)]| {
@@ -74,9 +74,9 @@ fn under(taken: &[Elapsed], now: Time) {
         let again = if done.left.contains(task_no) { contradiction::LEAVE } else { LOCKED_TASK_AGAIN_AFTER };
         append(now + again, nonce.base(*task_no), vec![*task_no]);
     }
-    let set_aside: Vec<(TaskNo, Nonce)> = taken.iter().flat_map(|l| l.tokens(&l.aside)).collect();
-    if !set_aside.is_empty() {
-        aside::look_again(&set_aside);
+    let parked: Vec<(TaskNo, Nonce)> = taken.iter().flat_map(|l| l.tokens(&l.aside)).collect();
+    if !parked.is_empty() {
+        aside::look_again(&parked);
     }
 }
 
@@ -101,7 +101,7 @@ fn end_tries(locked: Vec<Live>, now: Time) {
 }
 
 /// Lets tasks go on to another try: at once the first time; where the try before has ended with its deadline as well, when the
-/// back-off is over, which counts from the deadline. Until then it is set aside in its place, where its late worker finds it.
+/// back-off is over, which counts from the deadline. Until then it is parked in place, where its late worker finds it.
 fn requeue(going_on: &[Live], now: Time) {
     let all: Vec<TaskNo> = going_on.iter().map(|live| live.task_no).collect();
     let in_a_row: HashSet<TaskNo> = changes::MISSED_BEFORE.query(all.as_slice()).into_iter().collect();

@@ -18,12 +18,12 @@ pub(super) struct Elapsed {
     tasks: usize,
     /// Those of its tasks that are still held, with deadlines that have passed.
     pub(super) overdue: Vec<TaskNo>,
-    /// Those that were set aside until then.
+    /// Those that were parked in place until then.
     pub(super) aside: Vec<TaskNo>,
 }
 
-/// What was set aside until a time has a lease for that, beside the one of its performance, which has ended before. (One without a
-/// performance has a deadline that never comes.) By that one alone it is not looked at: what one call has set aside, as since
+/// What was parked in place until a time has a lease for that, beside the one of its performance, which has ended before. (One without a
+/// performance has a deadline that never comes.) By that one alone it is not looked at: what one call has parked, as since
 /// its group is paused, the next would make ready once more, as long as there is another task under the lease.
 ///
 /// Walks `lease_deadline_idx`, from a deadline and keeper on, up to so many leases or tasks, one lease at least, and asks the

@@ -89,7 +89,7 @@ pub(super) struct Node {
     pub(super) duration: i64,
 }
 
-// The states are those of the view taskq.tasks: what flow control has set aside (parked) waits for no task.
+// The states are those of the view taskq.tasks: what flow control has parked waits for no task.
 static NODES: Statement<&[TaskNo], (TaskNo, String, String, String, i64, Option<String>)> = Statement::new(
     c"SELECT u.task_no, t.id, a.name,
              CASE WHEN s.code = 'c' THEN 'completed' WHEN s.code = 'a' THEN 'aborted'

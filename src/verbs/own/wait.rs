@@ -54,7 +54,7 @@ pub(super) fn wait(request: &Request, waiter: &mut Waiter) -> Result<Look> {
                 let now = clock::now();
                 unless_others_were_faster(|| {
                     for action in &found.actions {
-                        upkeep::held_back::clear(action, now);
+                        upkeep::parking::clear(action, now);
                     }
                 });
             }
@@ -100,8 +100,8 @@ pub(crate) fn look_for_work(request: &Request, actions: &[Action], grants: &mut 
     let numbers: Vec<i32> = actions.iter().map(|a| a.action_no).collect();
     if nothing_was_due(actions) {
         let claimed = claim(request, actions, clock::now(), grants);
-        if grants.len() >= request.max_tasks || claimed.held_back && !grants.is_empty() {
-            return (Due::default(), Next { owed: claimed.held_back, ..Next::default() });
+        if grants.len() >= request.max_tasks || claimed.may_not_run && !grants.is_empty() {
+            return (Due::default(), Next { owed: claimed.may_not_run, ..Next::default() });
         }
     }
     let (now, began) = (clock::now(), Instant::now());
@@ -111,10 +111,11 @@ pub(crate) fn look_for_work(request: &Request, actions: &[Action], grants: &mut 
     }
     let claimed = claim(request, actions, now, grants);
     if !grants.is_empty() {
-        return (due, Next { owed: claimed.held_back, ..Next::default() });
+        return (due, Next { owed: claimed.may_not_run, ..Next::default() });
     }
     // The next look would go past the same entries again.
-    let rest = if claimed.held_back { rest(began.elapsed(), wake::longest_sleep()) } else { Duration::ZERO };
+    let rest =
+        if claimed.may_not_run { rest(began.elapsed(), wake::longest_sleep()) } else { Duration::ZERO };
     (due, Next { rest, ..next(actions, &numbers, &due, &claimed) })
 }
 
@@ -156,13 +157,13 @@ fn next(actions: &[Action], numbers: &[i32], due: &Due, claimed: &Moved) -> Next
     let ahead = upkeep::next_task(numbers, now);
     let rates = next_grant(actions, now);
     let outrun = claimed.outrun.then(|| now + OUTRUN);
-    if !claimed.held_back {
+    if !claimed.may_not_run {
         note_passed_over(actions);
     }
     let shared = Next::after(due, now);
     Next {
         due: ahead.into_iter().chain(rates).chain(outrun).chain(claimed.until).min(),
-        owed: shared.owed || claimed.held_back,
+        owed: shared.owed || claimed.may_not_run,
         ..shared
     }
 }

@@ -1,5 +1,5 @@
 //! `pause_group` and `resume_group`, also while claims are open: nothing of a paused group is granted, and nothing that
-//! was set aside for a pause is left behind by its end.
+//! was parked for a pause is left behind by its end.
 //!
 //! Why: a pause is one row, so claims move what they meet out of their way; a claim that does so while the group is being
 //! resumed could strand a task for ever. On wrong code a task is missing after the resume, or check() names it.

@@ -261,7 +261,7 @@ fn a_rider_with_another_body_runs_after_its_leader() {
         let (_db, [mut session, mut other]) = Db::with_tasks(keyed(&["a", "b", "c", "d", "e"]));
         session.run("SELECT taskq.update_tasks('{c}', priority => -1)");
         if held {
-            // These are set aside where they are.
+            // These are parked in place.
             other.run("BEGIN");
             for id in ["b", "c", "d", "e"] {
                 other
@@ -288,7 +288,7 @@ fn a_rider_with_another_body_runs_after_its_leader() {
     }
 }
 
-/// Why: of those that are set aside where they are one got off by another priority, or by a time that is now, and of the others none.
+/// Why: of those that are parked in place one got off by another priority, or by a time that is now, and of the others none.
 #[test]
 fn a_rider_with_another_priority_rides_on_and_one_that_is_put_off_does_not() {
     for end in ["completed", "pending"] {

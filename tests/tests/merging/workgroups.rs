@@ -192,7 +192,7 @@ fn a_longer_delay_replaces_a_shorter_one() {
 }
 
 #[test]
-fn a_shorter_delay_replaces_a_longer_one_also_for_tasks_set_aside() {
+fn a_shorter_delay_replaces_a_longer_one_also_for_tasks_held_back() {
     let db = Db::new();
     let mut session = api(&db);
     call(&mut session, "delay_workgroup('api', '1 hour')");

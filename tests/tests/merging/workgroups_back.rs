@@ -7,7 +7,7 @@ use taskq_tests::Db;
 
 use crate::{call, owned};
 
-/// Three ways for a task that was set aside to wait for another one: what it takes along is its own time, and not its workgroup's.
+/// Three ways for a task that was held back to wait for another one: what it takes along is its own time, and not its workgroup's.
 #[test]
 fn a_task_that_gets_a_dependency_while_held_back_does_not_keep_the_delay() {
     let (_db, [mut session]) = Db::connected();
@@ -22,7 +22,7 @@ fn a_task_that_gets_a_dependency_while_held_back_does_not_keep_the_delay() {
         ]))
         .unwrap();
     call(&mut session, "delay_workgroup('w', '1 hour')");
-    assert!(owned(&mut session, 9, &["x"]).is_empty(), "all are set aside");
+    assert!(owned(&mut session, 9, &["x"]).is_empty(), "all are held back");
     call(&mut session, "add_dependencies('{p1,p1}', '{t1,late}')");
     call(&mut session, "insert_task('p2', 'q', to_signal_after => '{t2}')");
     call(&mut session, "retry_tasks('{p3}')");
@@ -53,7 +53,7 @@ fn what_was_held_back_comes_back_in_its_old_order_however_much_it_is() {
             "SELECT count(*) FROM taskq.insert_many('x', (SELECT array_agg(n::text ORDER BY n) FROM generate_series(1, 900) AS n), \
                                                     workgroup => 'w{round}')"
         ));
-        assert!(owned(&mut worker, 1, &["x"]).is_empty(), "all of them are set aside");
+        assert!(owned(&mut worker, 1, &["x"]).is_empty(), "all of them are held back");
         call(&mut operator, &format!("delay_workgroup('w{round}', '0')"));
         let mut bodies: Vec<i32> = Vec::new();
         while bodies.len() < 900 {

@@ -1,6 +1,6 @@
 //! Delays of workgroups that are changed beside claims which go by them.
 //!
-//! Why: a claim sets aside what is held back. On wrong code what it sets aside beside the end of a delay stays away for the whole of
+//! Why: a claim schedules what is held back. On wrong code what it schedules beside the end of a delay stays away for the whole of
 //! the old one, or the end waits for as long as claims keep coming.
 
 use taskq_tests::{Db, Progress, Session};
@@ -73,7 +73,7 @@ fn the_first_delay_made_shorter_before_it_is_committed_leaves_nothing_behind() {
     assert_eq!(owned(&mut operator, 9, &ACTIONS).len(), 3);
 }
 
-/// One claim after the other sets aside what belongs to a workgroup or a group, and stays open until the next one has:
+/// One claim after the other parks what belongs to a workgroup or a group, and stays open until the next one has:
 /// there is no moment at which none is. A call that ends the delay, or resumes, waits for those that were there before
 /// it, and is through.
 #[test]

@@ -88,7 +88,7 @@ fn an_overdue_task_that_may_not_run_stays_its_actors_and_no_worker_spins() {
 }
 
 #[test]
-fn a_late_return_and_a_late_extension_work_while_the_task_is_set_aside() {
+fn a_late_return_and_a_late_extension_work_while_the_task_is_parked() {
     for (what, hold, release) in HOLDS {
         for verb in ["return", "extend", "give back", "report"] {
             let db = Db::new();
