@@ -5,7 +5,7 @@
 //! been committed. So it may be called in the middle of a transaction, which may still be rolled back. What it does comes to the
 //! caller as everything comes to it that others commit.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use super::station::{NEAR, all_called};
@@ -16,6 +16,7 @@ use crate::pg::clock::Time;
 use crate::pg::lock::{self, Key, Mode};
 use crate::pg::post::Post;
 use crate::pg::process::{self, Started};
+use crate::pg::transaction::{self, End, Listener};
 use crate::wake::{self, Registration};
 
 /// How soon a session starts another worker, and how late at most where none can be started.
@@ -43,6 +44,11 @@ thread_local! {
         const {
             RefCell::new(Starts { last: None, not_before: None, patience: FIRST_START_AFTER, contended: None })
         };
+}
+
+thread_local! {
+    /// The transaction under way does steps of upkeep, and may start a worker.
+    static IN_STEPS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A worker is on its way that this session has sent for, or will be once a post is free. Of many that wait for the same deadline one
@@ -140,6 +146,31 @@ pub(crate) fn call() -> bool {
     is_wanted()
         && process::may_start_workers()
         && STARTS.with_borrow(|starts| starts.patience == FIRST_START_AFTER)
+}
+
+/// Does steps of upkeep in the caller's transaction. If this ends before it has come through with them, a worker is called at its
+/// end: the next call, of another session it may be, would be cut off in the same step.
+pub(crate) fn or_by_worker<T>(steps: impl FnOnce() -> T) -> T {
+    transaction::listen(&LISTENER);
+    IN_STEPS.set(is_wanted() && process::may_start_workers());
+    let done = steps();
+    IN_STEPS.set(false);
+    done
+}
+
+static LISTENER: Listener = Listener { ended, ..Listener::DEAF };
+
+/// What this transaction has locked is free by now: the worker that comes may have it.
+fn ended(end: End) {
+    let is_over = !matches!(end, End::AbortSub(_) | End::CommitSub(_));
+    if !is_over || !IN_STEPS.replace(false) || end != End::Abort {
+        return;
+    }
+    process::wake_workers();
+    if !Post::OfDatabase.is_taken() && !all_called() {
+        let started = process::start_worker(WORKER, ENTRY, process::my_database());
+        STARTS.with_borrow_mut(|starts| starts.last = started);
+    }
 }
 
 impl Starts {

@@ -31,7 +31,7 @@ const WORKER: &str = "taskq worker";
 /// The name of the function that is a worker's life.
 const ENTRY: &str = "taskq_worker_main";
 
-pub(crate) use call::{begin_call, call, call_if, when_to_look};
+pub(crate) use call::{begin_call, call, call_if, or_by_worker, when_to_look};
 
 /// How many workers of all databases may be at work because calls have sent for them: a quarter of what the server
 /// has room for, so that parallel queries, logical replication and other extensions keep theirs; but at least one, and at most

@@ -92,7 +92,8 @@ pub(crate) fn keep_up(due: &Due, action_nos: &[i32], room: usize, now: Time) -> 
     if !leaves {
         CUT_OFF.set(Some(Instant::now()));
     }
-    let did = upkeep::keep_up(&if leaves { due.for_call() } else { *due }, action_nos, room, now);
+    let part = if leaves { due.for_call() } else { *due };
+    let did = background::or_by_worker(|| upkeep::keep_up(&part, action_nos, room, now));
     if !leaves {
         CUT_OFF.set(None);
     }

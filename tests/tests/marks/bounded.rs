@@ -3,10 +3,10 @@
 //! On wrong code a call works off all that there is, in one transaction. With a time-out it is cut off then, nothing of
 //! it stays, the next one begins anew, and no worker gets anything however often it calls.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
-use taskq_tests::{Db, Session, until};
+use taskq_tests::{Db, Grant, Session, until};
 
 fn held(session: &mut Session) -> i64 {
     session.one("SELECT count(*) FROM taskq.run WHERE NOT grantable")
@@ -87,6 +87,36 @@ fn callers_with_time_outs_get_on_however_long_the_end_of_the_dead_takes() {
     assert_eq!(granted.len(), 1);
     assert_eq!(granted[0].task_id, "alive");
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.tasks WHERE state = 'aborted'"), 2 * 200 * 301);
+    assert_eq!(session.broken(), Vec::<String>::new());
+}
+
+/// A call with a session of its own, which its client cancels after that time; what it was granted.
+fn cut_off(db: &Db, watcher: &mut Session, after: Duration) -> Vec<Grant> {
+    let call = db.connect().background(|session| session.own("w", 1, &["x"]).unwrap_or_default());
+    std::thread::sleep(after);
+    watcher.run(&format!("SELECT pg_cancel_backend({})", call.pid()));
+    call.join().1
+}
+
+/// Why: a session remembers that it was cut off, and leaves what is due to the worker then. The next session began with the same.
+#[test]
+fn so_do_callers_with_a_session_for_each_call() {
+    let (db, [mut session]) = Db::connected();
+    last_tries(&mut session, "measured", 100, 100);
+    elapse(&mut session);
+    let since = Instant::now();
+    session.run("SELECT taskq.maintain()");
+    let whole = since.elapsed();
+    last_tries(&mut session, "x", 100, 100);
+    elapse(&mut session);
+    session.run("SELECT taskq.insert_task('alive', 'x')");
+    let mut granted = Vec::new();
+    until("what is ready is granted, and the tries that have elapsed are ended", || {
+        granted.extend(cut_off(&db, &mut session, whole * 6 / 10));
+        (held(&mut session) == 1).then_some(())
+    });
+    assert_eq!(granted.len(), 1);
+    assert_eq!(granted[0].task_id, "alive");
     assert_eq!(session.broken(), Vec::<String>::new());
 }
 
