@@ -203,6 +203,23 @@ def test_processes_and_health(taskq_app: App, where: str) -> None:
         assert parent.wait(60) == 0
 
 
+def test_reload(taskq_app: App, where: str, tmp_path: Path) -> None:
+    """The code has changed: the worker begins anew with it."""
+    program = tmp_path / "reloaded.py"
+    program.write_text("from taskq_pg import App\napp = App()\napp.task('a')(lambda: 'old')\n")
+    command = [sys.executable, "-m", "taskq_pg", "work", "reloaded:app", "--conninfo", where, "--reload"]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment) as worker:
+        try:
+            assert taskq_app.insert("a").wait("60 seconds").result == "old"
+            program.write_text(program.read_text().replace("old", "new"))
+            # Whoever was granted it before the change may still perform it.
+            until(lambda: taskq_app.insert("a").wait("60 seconds").result == "new")
+        finally:
+            worker.terminate()
+        assert worker.wait(60) == 0
+
+
 def test_a_worker_that_is_not_well(taskq_app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not taskq_app.healthy()
     taskq_app.task("a")(lambda: None)

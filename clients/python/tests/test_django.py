@@ -39,3 +39,18 @@ with transaction.atomic():
     environment = {**os.environ, "TEST_CONNINFO": conninfo(taskq_app), "DJANGO_SETTINGS_MODULE": "shop.settings"}
     subprocess.run([sys.executable, "-c", program], check=True, cwd=TESTS / "programs", env=environment)
     assert [task.id for task in inserted(taskq_app)] == ["committed"]
+
+
+def test_a_project_with_tests(taskq_app: App) -> None:
+    """Migrations, checks, `perform`, the admin; see programs/shop/tests.py."""
+    environment = {**os.environ, "TEST_CONNINFO": conninfo(taskq_app), "DJANGO_SETTINGS_MODULE": "shop.settings"}
+    done = subprocess.run(
+        [sys.executable, "-m", "django", "test", "--noinput"],
+        check=False,
+        cwd=TESTS / "programs",
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout

@@ -192,8 +192,9 @@ def convert(value: Any, annotation: Any, where: str = "the body") -> Any:
     if origin in (Union, types.UnionType):
         return _union(value, arguments, where)
     if origin is Literal:
-        return _require(any(value == a and type(value) is type(a) for a in arguments), value, where,
-                        f"one of {', '.join(map(repr, arguments))}", value)  # fmt: skip
+        if any(value == one and type(value) is type(one) for one in arguments):
+            return value
+        raise BodyError(f"{where} is none of {', '.join(map(repr, arguments))}")
     if isinstance(annotation, typing.NewType):
         return convert(value, annotation.__supertype__, where)
     return _container(value, annotation, origin, arguments, where)
@@ -207,13 +208,13 @@ def _container(value: Any, annotation: Any, origin: Any, arguments: tuple[Any, .
     if kind in (dict, abc.Mapping, abc.MutableMapping):
         _require(isinstance(value, dict), value, where, "an object")
         name, item = arguments if len(arguments) == 2 else (Any, Any)
-        return {_key(key, name, where): convert(one, item, f"{where}[{key!r}]") for key, one in value.items()}
+        return {_key(key, name, where): convert(one, item, f"{where}[…]") for key, one in value.items()}
     return _scalar(value, annotation, where)
 
 
 def _key(key: str, annotation: Any, where: str) -> Any:
     """Return the key of an object, a text always in JSON, as what the annotation asks for."""
-    where = f"the key {_short(key)} of {where}"
+    where = f"a key of {where}"
     try:
         return convert(key, annotation, where)
     except BodyError:
@@ -244,7 +245,7 @@ def _scalar(value: Any, annotation: Any, where: str) -> Any:
         try:
             return annotation(value)
         except ValueError:
-            raise BodyError(f"{where} is {_short(value)}, not one of {[e.value for e in annotation]}") from None
+            raise BodyError(f"{where} is none of {[e.value for e in annotation]}") from None
     if annotation is float:
         _require(isinstance(value, (int, float)) and not isinstance(value, bool), value, where, "a number")
         try:
@@ -259,7 +260,7 @@ def _scalar(value: Any, annotation: Any, where: str) -> Any:
         try:
             return _FROM_TEXT[annotation](value if annotation is not Decimal else str(value))
         except (ValueError, TypeError, ArithmeticError, AttributeError):
-            raise BodyError(f"{where} is {_short(value)}, not {annotation.__name__}") from None
+            raise BodyError(f"{where} is {_kind(value)}, not {annotation.__name__}") from None
     if issubclass(annotation, PurePath):
         return annotation(_require(isinstance(value, str), value, where, "a path", value))
     raise BodyError(f"{where} cannot be read as {annotation.__name__}")
@@ -336,15 +337,19 @@ def _pydantic(value: Any, annotation: Any, where: str) -> Any:
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = ".".join(map(str, first["loc"]))
-        raise BodyError(f"{where}{'.' + path if path else ''}: {first['msg']}") from error
+        # Not from the error, whose text has the values.
+        raise BodyError(f"{where}{'.' + path if path else ''}: {first['msg']}") from None
 
 
 def _require(holds: bool, value: Any, where: str, wanted: str, result: Any = None) -> Any:
     if not holds:
-        raise BodyError(f"{where} is {_short(value)}, not {wanted}")
+        raise BodyError(f"{where} is {_kind(value)}, not {wanted}")
     return result
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "..."
+_KINDS = {dict: "an object", list: "an array", str: "a text", bool: "a boolean", int: "a number", float: "a number"}
+
+
+def _kind(value: Any) -> str:
+    """Say what a value is, not which: it goes into statuses, logs and traces, and may be a secret."""
+    return _KINDS.get(type(value), "null")

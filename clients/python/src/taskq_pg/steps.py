@@ -52,7 +52,7 @@ _ENDED = """SELECT id, NULL, status_code::text, status, result
 # In one transaction with a step that says which they are: the tasks are inserted once, even if retention has removed
 # them since. Where a unique key has kept one out, the task that holds the key does its work.
 _INSERT = """SELECT taskq.save_step(%s, %s::text::uuid, %s, (
-                        SELECT jsonb_agg(task_id ORDER BY n)
+                        SELECT coalesce(jsonb_agg(task_id ORDER BY n), '[]')
                           FROM taskq.insert_tasks_report(%s::text::jsonb)
                                WITH ORDINALITY AS report (task_id, outcome, existing_id, n)))"""
 

@@ -77,7 +77,16 @@ def dispatcher(
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     if authorization:
         headers["Authorization"] = authorization
-    client = httpx.AsyncClient(timeout=limit, follow_redirects=False, transport=transport)
+    client: httpx.AsyncClient
+
+    @app.on_start
+    def begin() -> None:
+        nonlocal client
+        client = httpx.AsyncClient(timeout=limit, follow_redirects=False, transport=transport)
+
+    @app.on_stop
+    async def end() -> None:
+        await client.aclose()
 
     async def post(task: Task) -> Complete:
         content = dumps(_request(task, with_token)).encode()

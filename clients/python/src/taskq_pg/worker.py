@@ -93,7 +93,7 @@ class Worker:
         self._actor = actor or f"{socket.gethostname()}:{os.getpid()}"
         self._calls = Calls(app, self._actor, self._handlers.values())
         meet: dict[str, Meet] = {
-            "claims": lambda connection: self._calls.meet(connection),
+            "claims": self._meet,
             "heartbeats": lambda connection: self._calls.listen(connection),
         }
         self._links = {
@@ -115,6 +115,7 @@ class Worker:
         self._again: list[Performance] = []  # to be returned once more, when their time has come
         self._asked = 0  # for so many tasks there is a claim under way
         self._changes = 0  # of the hand
+        self._has_begun = False
         self._stopping = False
         self._hurry = False
         self._closing = threading.Event()
@@ -213,7 +214,6 @@ class Worker:
     # The engine, and its threads.
 
     def _run(self) -> None:
-        log.info("%s works on %s, %d at once", self._actor, ", ".join(self._calls.actions), self._concurrency)
         threads = {name: self._thread(name, loop) for name, loop in (
             ("commands", self._obey), ("claims", self._claim), ("returns", self._return), ("heartbeats", self._beat)
         )}  # fmt: skip
@@ -304,6 +304,14 @@ class Worker:
         return None if nearest == float("inf") else nearest - now
 
     # Claims.
+
+    def _meet(self, connection: psycopg.Connection[Any]) -> None:
+        self._calls.meet(connection)
+        if not self._has_begun:
+            self._has_begun = True
+            actions, info = ", ".join(self._calls.actions), connection.info
+            where = f"{info.dbname} at {info.host}:{info.port}"
+            log.info("%s works on %s, %d at once, in %s", self._actor, actions, self._concurrency, where)
 
     def _claim(self) -> None:
         self._set_up()

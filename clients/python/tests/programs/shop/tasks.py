@@ -1,5 +1,7 @@
 """Tasks of the project."""
 
+from django.db import connection
+
 try:
     from django.tasks import task
 except ImportError:
@@ -26,6 +28,12 @@ def attempt(context):
 @task
 def fail():
     raise ValueError("never")
+
+
+@task
+def breaks():
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO auth_user SELECT 1, 'nobody'")
 
 
 def helper(text: str) -> None:

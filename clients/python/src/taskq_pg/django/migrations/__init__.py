@@ -1,0 +1,1 @@
+"""Migrations: the extension, where the role may make it."""
