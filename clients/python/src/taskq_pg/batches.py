@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import forks
+from .driven import now
 from .errors import Reject
 from .performance import Performance
 
@@ -28,25 +29,22 @@ class Batch:
 
     def run(self) -> None:
         """Call the handler in this thread."""
-        if begun := self._begin():
-            try:
-                value = begun[0].handler.function([one.task for one in begun])
-                if inspect.isawaitable(value):
-                    value = begun[0].wait_for(value)
-            except BaseException as error:
-                self._end(begun, None, error)
-            else:
-                self._end(begun, value, None)
+        now(self._run(False))
 
     async def run_async(self) -> None:
         """Await the handler on the loop."""
+        await self._run(True)
+
+    async def _run(self, in_loop: bool) -> None:
         if begun := self._begin():
+            value, error = None, None
             try:
-                value = await begun[0].handler.function([one.task for one in begun])
-            except BaseException as error:
-                self._end(begun, None, error)
-            else:
-                self._end(begun, value, None)
+                value = begun[0].handler.function([one.task for one in begun])
+                if inspect.isawaitable(value):
+                    value = await value if in_loop else begun[0].wait_for(value)
+            except BaseException as raised:
+                value, error = None, raised
+            self._end(begun, value, error)
 
     def _begin(self) -> list[Performance]:
         """Return those that can begin."""

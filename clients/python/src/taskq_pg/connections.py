@@ -8,16 +8,16 @@ import selectors
 import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
 
+from .driven import entered
 from .slots import Slots
 
-C = TypeVar("C", "psycopg.Connection[Any]", "psycopg.AsyncConnection[Any]")
 Connect = Callable[[], "psycopg.Connection[Any]"]
 ConnectAsync = Callable[[], "Awaitable[psycopg.AsyncConnection[Any]]"]
 
@@ -59,16 +59,14 @@ class Connections:
         self._new_slots()
         self._source_async = source_async
         self._lock = threading.Lock()
-        self._idle: list[psycopg.Connection[Any]] = []
+        self._idle: list[Any] = []
         self._process = os.getpid()
         _all.add(self)
         self._closes = 0  # how many there were: what was lent before one of them is not kept
         # Those of the process that this one was forked from, which goes on to use them: not even closed here.
         self._of_parent: list[Any] = []
         # A connection of asyncio belongs to its event loop.
-        self._idle_async: weakref.WeakKeyDictionary[Any, list[psycopg.AsyncConnection[Any]]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._idle_async: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
 
     @property
     def has_async(self) -> bool:
@@ -95,83 +93,66 @@ class Connections:
             raise TypeError("give App(connect_async=...) as well: its connect function makes plain connections")
         return await psycopg.AsyncConnection.connect(self.source, **_settings(self.source, name))
 
-    @contextmanager
-    def use(self) -> Iterator[psycopg.Connection[Any]]:
+    def use(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         """Lend a connection, in autocommit mode; with ``most`` in use it queues for one."""
-        slots = self._slots
-        with _told(self.most):
-            slots.take(_PATIENCE)
-        try:
-            closes = self._closes
-            connection = self._take() or self.open()
-            try:
-                yield connection
-            finally:
-                self._put(connection, closes)
-        finally:
-            slots.give()
+        return entered(self._use(False))
 
-    @asynccontextmanager
-    async def use_async(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    def use_async(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
         """Lend a connection of asyncio, in autocommit mode."""
-        slots = self._slots
-        with _told(self.most):
-            await slots.take_async(_PATIENCE)
-        try:
+        return self._use(True)
+
+    def lend(self) -> AbstractContextManager[psycopg.Connection[Any]]:
+        """Lend a connection to code of the program's, whose settings for the session end with that."""
+        return entered(self._lend(False))
+
+    def lend_async(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
+        """Do what ``lend`` does, with a connection of asyncio."""
+        return self._lend(True)
+
+    @asynccontextmanager
+    async def _use(self, in_loop: bool) -> AsyncIterator[Any]:
+        async with self._place(self._slots, in_loop):
             closes = self._closes
-            connection = await self._take_async() or await self.open_async()
+            connection: Any = self._take(in_loop)
+            if connection is None:
+                connection = await self.open_async() if in_loop else self.open()
             try:
                 yield connection
             finally:
-                await self._put_async(connection, closes)
-        finally:
-            slots.give()
-
-    @contextmanager
-    def lend(self) -> Iterator[psycopg.Connection[Any]]:
-        """Lend a connection to code of the program's, whose settings for the session end with that."""
-        lendable = self._lendable
-        with _told(self.most):
-            lendable.take(_PATIENCE)
-        try:
-            with self.use() as connection:
-                try:
-                    yield connection
-                finally:
-                    if self._resets(connection):
-                        connection.cursor_factory = psycopg.Cursor
-                        with _closed_by_errors(connection.pgconn):
-                            cursor = connection.execute(_RESET)
-                            while cursor.nextset():
-                                pass
-                            _check_prepared(cursor.fetchone())
-                    else:
-                        connection.close()
-        finally:
-            lendable.give()
+                self._put(connection, closes, in_loop)
 
     @asynccontextmanager
-    async def lend_async(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        """Do what ``lend`` does, with a connection of asyncio."""
-        lendable = self._lendable
-        with _told(self.most):
-            await lendable.take_async(_PATIENCE)
+    async def _lend(self, in_loop: bool) -> AsyncIterator[Any]:
+        async with self._place(self._lendable, in_loop), self._use(in_loop) as connection:
+            try:
+                yield connection
+            finally:
+                if self._resets(connection):
+                    connection.cursor_factory = psycopg.AsyncCursor if in_loop else psycopg.Cursor
+                    with _closed_by_errors(connection.pgconn):
+                        made = connection.execute(_RESET)
+                        cursor = await made if in_loop else made
+                        while cursor.nextset():
+                            pass
+                        row = cursor.fetchone()
+                        _check_prepared(await row if in_loop else row)
+                else:
+                    connection.pgconn.finish()
+
+    @asynccontextmanager
+    async def _place(self, slots: Slots, in_loop: bool) -> AsyncIterator[None]:
         try:
-            async with self.use_async() as connection:
-                try:
-                    yield connection
-                finally:
-                    if self._resets(connection):
-                        connection.cursor_factory = psycopg.AsyncCursor
-                        with _closed_by_errors(connection.pgconn):
-                            cursor = await connection.execute(_RESET)
-                            while cursor.nextset():
-                                pass
-                            _check_prepared(await cursor.fetchone())
-                    else:
-                        await connection.close()
+            if in_loop:
+                await slots.take_async(_PATIENCE)
+            else:
+                slots.take(_PATIENCE)
+        except TimeoutError:
+            text = f"none of {self.most} connections has become free in {_PATIENCE:g} seconds"
+            raise TimeoutError(f"{text}: App(max_connections=…) allows more") from None
+        try:
+            yield
         finally:
-            lendable.give()
+            slots.give()
 
     def _resets(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
         """Tell whether the session may be reset, and reset what psycopg keeps for it."""
@@ -191,14 +172,12 @@ class Connections:
         with self._lock:
             self._leave_to_parent()
             self._closes += 1
-            idle, self._idle = self._idle, []
-            idle_async = [connection for each in self._idle_async.values() for connection in each]
+            idle = [connection for each in (self._idle, *self._idle_async.values()) for connection in each]
+            self._idle = []
             self._idle_async.clear()
         for connection in idle:
-            connection.close()
-        for connection_async in idle_async:
-            # Its loop may not run, and belong to another thread.
-            connection_async.pgconn.finish()
+            # Also one of a loop that does not run, and belongs to another thread.
+            connection.pgconn.finish()
 
     async def close_async(self) -> None:
         """Close those of the running loop that are idle."""
@@ -207,54 +186,31 @@ class Connections:
         for connection in idle:
             await connection.close()
 
-    def _take(self) -> psycopg.Connection[Any] | None:
-        while (connection := self._pop(lambda: self._idle)) is not None:
-            if _quiet(connection):
-                return connection
-            connection.close()
-        return None
+    def _shelf(self, in_loop: bool) -> list[Any]:
+        return self._idle_async.setdefault(asyncio.get_running_loop(), []) if in_loop else self._idle
 
-    async def _take_async(self) -> psycopg.AsyncConnection[Any] | None:
-        loop = asyncio.get_running_loop()
-        while (connection := self._pop(lambda: self._idle_async.get(loop))) is not None:
-            if _quiet(connection):
-                return connection
-            await connection.close()
-        return None
-
-    def _pop(self, find: Callable[[], list[C] | None]) -> C | None:
+    def _take(self, in_loop: bool) -> Any:
         """Take an idle connection; where there is none, another is opened, and what is too many then is closed."""
         with self._lock:
             self._leave_to_parent()
-            idle = find()
-            if idle:
-                return idle.pop()
-            lists: list[list[Any]] = [self._idle, *self._idle_async.values()]
-            others = [one for one in lists if one]
+            shelf = self._shelf(in_loop)
+            while shelf:
+                connection = shelf.pop()
+                if _quiet(connection):
+                    return connection
+                connection.pgconn.finish()
+            others = [each for each in (self._idle, *self._idle_async.values()) if each]
             if others and self._slots.taken + sum(map(len, others)) > self.most:
-                # Its loop may not run, and belong to another thread.
-                other = others[0].pop(0)
-                other.pgconn.finish()
+                others[0].pop(0).pgconn.finish()
         return None
 
-    def _put(self, connection: psycopg.Connection[Any], closes: int) -> None:
-        if not self._keeps(connection, closes, lambda: self._idle):
-            connection.close()
-
-    async def _put_async(self, connection: psycopg.AsyncConnection[Any], closes: int) -> None:
-        loop = asyncio.get_running_loop()
-        if not self._keeps(connection, closes, lambda: self._idle_async.setdefault(loop, [])):
-            await connection.close()
-
-    def _keeps(self, connection: C, closes: int, find: Callable[[], list[C]]) -> bool:
-        if not _reusable(connection):
-            return False
+    def _put(self, connection: Any, closes: int, in_loop: bool) -> None:
         with self._lock:
-            idle = find()
-            if closes != self._closes or len(idle) >= _KEPT:
-                return False
-            idle.append(connection)
-        return True
+            shelf = self._shelf(in_loop)
+            if _reusable(connection) and closes == self._closes and len(shelf) < _KEPT:
+                shelf.append(connection)
+                return
+        connection.pgconn.finish()
 
     def _new_slots(self) -> None:
         self._slots = Slots(self.most)
@@ -277,17 +233,6 @@ def _forked() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
-
-
-@contextmanager
-def _told(most: int) -> Iterator[None]:
-    try:
-        yield
-    except TimeoutError:
-        text = (
-            f"none of {most} connections has become free in {_PATIENCE:g} seconds: App(max_connections=…) allows more"
-        )
-        raise TimeoutError(text) from None
 
 
 class _Prepared(psycopg.Error):

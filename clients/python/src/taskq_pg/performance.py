@@ -19,8 +19,8 @@ import psycopg
 
 from . import forks, tracing
 from .bodies import bounded, dumps
-from .borrowed import Rows
 from .calls import RESULTS, STEPS
+from .driven import now
 from .errors import Leave, Lost, Reject, Retry, Suspend
 from .handlers import Handler
 from .link import is_transient
@@ -96,27 +96,36 @@ class Performance:
 
     def run(self) -> None:
         """Perform the task in this thread."""
-        text = None
         if self.is_too_late():
-            return self.finish(None)
+            self.finish(None)
+        else:
+            now(self._perform(False))
+
+    async def run_async(self) -> None:
+        """Perform the task in this coroutine."""
+        await self._perform(True)
+
+    async def _perform(self, in_loop: bool) -> None:
+        text = None
         try:
             with tracing.performance(self.task) as span:
                 value = error = None
                 try:
-                    if self._lacks():
-                        query, arguments = self.task.app.query, [self.task.id]
-                        self._complete_grant(query(RESULTS, arguments), query(STEPS, arguments))
+                    if self.task.incomplete and self.handler.results:
+                        await self._complete_grant(in_loop)
                     value = self._around(self._handle)()
                     if inspect.isawaitable(value):
-                        value = self.wait_for(value)
+                        value = await value if in_loop else self.wait_for(value)
                 except BaseException as raised:  # whatever a handler raises ends its task, not the worker
                     error = raised
                 forks.end_child(self.process, error)
                 outcome, text = self._tell(value, error)
                 span.ended(outcome, self.error)
         except BaseException as problem:
-            text = self._without_trace(text, problem)
-        return self.finish(text)
+            self.log.error("its trace has failed: %s", _named(problem))
+            if text is None and self.error is None:
+                text = self._tell(None, problem)[1]
+        self.finish(text)
 
     def conclude(self, value: Any, error: BaseException | None) -> None:
         """End with what the handler has made of this task in a batch."""
@@ -202,28 +211,6 @@ class Performance:
         if self._future is not None:
             self._future.cancel()
 
-    async def run_async(self) -> None:
-        """Perform the task in this coroutine."""
-        text = None
-        try:
-            with tracing.performance(self.task) as span:
-                value = error = None
-                try:
-                    if self._lacks():
-                        query, arguments = self.task.app.query_async, [self.task.id]
-                        self._complete_grant(await query(RESULTS, arguments), await query(STEPS, arguments))
-                    value = self._around(self._handle)()
-                    if inspect.isawaitable(value):
-                        value = await value
-                except BaseException as raised:
-                    error = raised
-                forks.end_child(self.process, error)
-                outcome, text = self._tell(value, error)
-                span.ended(outcome, self.error)
-        except BaseException as problem:
-            text = self._without_trace(text, problem)
-        self.finish(text)
-
     def wait_for(self, value: Awaitable[Any]) -> Any:
         """Await on the loop what a plain function has returned, as a decorator around a coroutine function does."""
 
@@ -257,10 +244,12 @@ class Performance:
             perform = functools.partial(around, self.task, inner)
         return perform
 
-    def _lacks(self) -> bool:
-        return self.task.incomplete and self.handler.results
-
-    def _complete_grant(self, results: Rows, steps: Rows) -> None:
+    async def _complete_grant(self, in_loop: bool) -> None:
+        app, arguments = self.task.app, [self.task.id]
+        results, steps = [
+            await app.query_async(query, arguments) if in_loop else app.query(query, arguments)
+            for query in (RESULTS, STEPS)
+        ]
         self.task.results[:] = [Result(*row) for row in results]
         self.task.steps.update({row[0]: row[1] for row in steps})
 
@@ -287,21 +276,16 @@ class Performance:
             return self._untold(error, problem)
 
     def _untold(self, error: BaseException | None, problem: BaseException) -> tuple[dict[str, Any], str]:
-        text = _text(problem)
         if error is not None:
-            self.failed = self.error = error
-            outcome = {"status_code": "pending", "status": printable(f"{_name(error)}: cannot be told: {text}")}
+            outcome = {"status_code": "pending", "status": f"{_named(error)}: cannot be told: {_text(problem)}"}
         else:
             # The next try would have no other result, unless it is the memory that has run out.
-            self.failed = self.error = Reject(f"its result is no JSON: {text}")
-            self.error.__cause__ = problem
             fits = not isinstance(problem, (TypeError, ValueError, RecursionError))
-            outcome = {"status_code": "pending" if fits else "aborted", "status": printable(str(self.error))}
+            error = Reject(f"its result is no JSON: {_text(problem)}")
+            error.__cause__ = problem
+            outcome = {"status_code": "pending" if fits else "aborted", "status": str(error)}
+        self.failed = self.error = error
         return outcome, self._json(outcome)
-
-    def _without_trace(self, text: str | None, problem: BaseException) -> str | None:
-        self.log.error("its trace has failed: %s: %s", _name(problem), _text(problem))
-        return self._tell(None, problem)[1] if text is None and self.error is None else text
 
     @staticmethod
     def _completed(value: Any) -> dict[str, Any]:
@@ -329,8 +313,7 @@ class Performance:
             return outcome
         # When it is tried again is the queue's business: the back-off of the task, of its action, or of all.
         code = "aborted" if isinstance(error, self.handler.abort_on) else "pending"
-        name = _name(error)
-        return {"status_code": code, "status": printable(f"{name}: {text}" if text else name)}
+        return {"status_code": code, "status": _named(error)}
 
     def tell_of_try(self, row: Sequence[Any] | None) -> None:
         """Log how the try has ended, of which the queue has this to say: state, number of tries, until the next."""
@@ -348,17 +331,10 @@ class Performance:
         # Of what the handler says by intention no stack is told.
         trace = None if isinstance(error, (Reject, Retry)) and error.__cause__ is None else error
         level = logging.ERROR if state == "aborted" else logging.WARNING
-        self.log.log(level, "try %s has failed, %s: %s", tries, end, _text(error) or _name(error), exc_info=trace)
+        self.log.log(level, "try %s has failed, %s: %s", tries, end, _text(error) or _named(error), exc_info=trace)
 
     def _json(self, outcome: dict[str, Any]) -> str:
         return bounded(dumps({"task_id": self.task.id, "token": self.task.token, **outcome}))
-
-
-def _name(error: BaseException) -> str:
-    try:
-        return printable(type(error).__name__)
-    except BaseException:
-        return "an error"
 
 
 def _text(error: BaseException) -> str:
@@ -366,6 +342,11 @@ def _text(error: BaseException) -> str:
         return printable(str(error))
     except BaseException:  # an error that cannot even be shown
         return ""
+
+
+def _named(error: BaseException) -> str:
+    text = _text(error)
+    return printable(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 
 def printable(text: str) -> str:

@@ -53,7 +53,7 @@ def stopped_by_signals(worker: Worker) -> Iterator[None]:
 def _in_coroutine(frame: FrameType | None) -> bool:
     """Tell whether a handler's coroutine, or a callback, runs in this frame: there an exception breaks nothing else."""
     while frame is not None:
-        if frame.f_code in (Performance.run_async.__code__, asyncio.Handle._run.__code__):
+        if frame.f_code in (Performance._perform.__code__, asyncio.Handle._run.__code__):
             return True
         frame = frame.f_back
     return False

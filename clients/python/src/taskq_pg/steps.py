@@ -4,7 +4,8 @@ A workflow is entered from the top after each wait, crash and failure. What has 
 returns what it returned before. Each promise is kept by a SQL call: ``taskq.save_step`` keeps the first result of a
 name and refuses a token that is void, and ``taskq.return_task`` suspends.
 
-What both flavours of contexts do is written here once, as generators that yield statements and are sent their rows.
+What both flavours of contexts do is written here once, as coroutines, which in ``Context`` wait for nothing: see
+``driven``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import hashlib
 import json
 import logging
 import typing
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
 
 import psycopg
@@ -23,7 +25,7 @@ from .bodies import bounded, convert, dumps, dumps_again, unalias
 from .durations import Duration, interval
 from .errors import Aborted, Lost, Suspend, TimedOut
 from .keys import SharedKeys, plain
-from .link import is_limit, is_lost, is_transient
+from .link import delays, is_limit, is_lost, is_transient
 from .task import Result
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ _PAUSE = "1 second"
 
 T = TypeVar("T")
 Statement = tuple[LiteralString, Sequence[Any]]
-Calls = Generator[Statement, borrowed.Rows, T]
+Function = Callable[..., Any]
 
 _SAVE = "SELECT taskq.save_step(%s, %s::text::uuid, %s, %s::text::jsonb, %s::text::interval)"
 # Until when a wait lasts is saved once, by the queue's own clock: a later try waits for the rest of it.
@@ -74,6 +76,64 @@ class Steps:
         """The id of the workflow's task."""
         return self.task.id
 
+    # What differs between the flavours.
+
+    async def _query(self, statement: Statement) -> borrowed.Rows:
+        raise NotImplementedError
+
+    async def _execute(self, connection: Any, statement: Statement) -> borrowed.Rows:
+        raise NotImplementedError
+
+    async def _pause(self, delay: float) -> None:
+        raise NotImplementedError
+
+    async def _call(self, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def _lend(self) -> AbstractAsyncContextManager[Any]:
+        """Lend a connection with an open transaction."""
+        raise NotImplementedError
+
+    # Steps.
+
+    async def _do_step(
+        self, name: str, unique: bool, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        name = self._use(name, unique)
+        if name not in self._steps:
+            with tracing.step(name):
+                await self._save(name, await self._call(function, args, kwargs), function)
+        return read(self._steps[name], function, name)
+
+    async def _do_transaction(
+        self, name: str, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        if name not in self._steps:
+            async with self._transaction(name) as connection:
+                value = await self._call(function, [connection, *args], kwargs)
+                await self._save_in(connection, name, value, function)
+        return read(self._steps[name], function, name)
+
+    @asynccontextmanager
+    async def _statements(self, name: str, kind: Callable[[Any], T]) -> AsyncIterator[T]:
+        if name in self._steps:
+            yield kind(None)
+            return
+        async with self._transaction(name) as connection:
+            yield kind(connection)
+            await self._save_in(connection, name, None, None)
+
+    @asynccontextmanager
+    async def _transaction(self, name: str) -> AsyncIterator[Any]:
+        with tracing.step(name):
+            async with self._lend() as connection:
+                yield connection
+
+    async def _save_in(self, connection: Any, name: str, value: Any, function: Function | None) -> None:
+        statement = self._saving(name, value, function)
+        with _losing():
+            self._steps[name] = (await self._execute(connection, statement))[0][0]
+
     def _use(self, name: str, unique: bool = True) -> str:
         self.task.go_on()
         if self.task.lost.is_set():
@@ -85,8 +145,18 @@ class Steps:
             raise ValueError(f'a second step is named "{name}"; in a loop, say step(..., unique=False)')
         return self._use(f"{name}#{uses}")
 
-    def _save(self, name: str, value: Any, function: Callable[..., Any] | None = None) -> Calls[Any]:
-        rows = yield self._saving(name, value, function)
+    async def _run(self, *statement: Any) -> borrowed.Rows:
+        failures = 0
+        for delay in delays():
+            try:
+                return await self._query((statement[0], statement[1]))
+            except (psycopg.Error, OSError) as error:
+                failures = self._again(statement[0], error, failures, delay)
+            await self._pause(delay)
+        raise AssertionError  # delays() has no end
+
+    async def _save(self, name: str, value: Any, function: Function | None = None) -> Any:
+        rows = await self._run(*self._saving(name, value, function))
         self._steps[name] = rows[0][0]
         return rows[0][0]
 
@@ -95,7 +165,7 @@ class Steps:
             self.task.suspended = Suspend(name, **returns)
         return self.task.suspended
 
-    def _saving(self, name: str, value: Any, function: Callable[..., Any] | None) -> Statement:
+    def _saving(self, name: str, value: Any, function: Function | None) -> Statement:
         self.task.go_on()
         try:
             text = dumps_again(value)
@@ -107,13 +177,13 @@ class Steps:
             read(json.loads(text), function, name)
         return _SAVE, [self.task.id, self.task.token, name, text, self._lease]
 
-    def _left(self, name: str, duration: Duration) -> Calls[tuple[str | None, str]]:
+    async def _left(self, name: str, duration: Duration) -> tuple[str | None, str]:
         """Return what is left of a duration that began when this was asked first, None if nothing is; and its end."""
-        rows = yield _LEFT, [self.task.id, self.task.token, name, interval(duration)]
+        rows = await self._run(_LEFT, [self.task.id, self.task.token, name, interval(duration)])
         left, over, until = rows[0]
         return None if over else left, until
 
-    def _wait(self, name: str, elements: list[Any], timeout: Duration | None) -> Calls[Any]:
+    async def _wait(self, name: str, elements: list[Any], timeout: Duration | None) -> Any:
         """Suspend until the tasks have settled, and return how, as it was saved first."""
         until = f"{name}:until"
         if timeout is not None:
@@ -124,11 +194,11 @@ class Steps:
         if not all(task_id in self._results for task_id in ids):
             if timeout is None:
                 raise self._suspend(name, depends_on=elements)
-            left, end = yield from self._left(until, timeout)
+            left, end = await self._left(until, timeout)
             if left is not None:
                 raise self._suspend(name, depends_on=elements, wait_at_most=left)
             try:
-                rows = yield _ENDED, [ids, end]
+                rows = await self._run(_ENDED, [ids, end])
             except psycopg.Error as error:
                 # One of them is not there. What is not for this role to look at may have ended: that fails the try.
                 if error.sqlstate != "TQ003":
@@ -138,7 +208,7 @@ class Steps:
         over: Any = {"timed_out": True}
         if all(task_id in self._results for task_id in ids):
             over = [self._ending(task_id) for task_id in ids]
-        return (yield from self._save(name, over))
+        return await self._save(name, over)
 
     def _ending(self, task_id: str) -> dict[str, Any]:
         result = self._results[task_id]
@@ -146,26 +216,26 @@ class Steps:
             return {"task_id": task_id, "result": result.result}
         return {"task_id": task_id, "aborted": result.status}
 
-    def _wait_for(
+    async def _wait_for(
         self,
         name: str,
         signal: str | None,
         tasks: Iterable[str] | None,
         timeout: Duration | None,
         expires_in: Duration | None,
-    ) -> Calls[Any]:
+    ) -> Any:
         if (signal is None) == (tasks is None) or (signal is None and expires_in is not None):
             raise TypeError("wait_for takes a signal, which may expire, or tasks")
         elements: list[Any] = [{"id": signal, "signal": True}] if tasks is None else list(tasks)
         if expires_in is not None:
             elements[0]["expires_in"] = interval(expires_in)
-        ended = yield from self._wait(self._use(name), elements, timeout)
+        ended = await self._wait(self._use(name), elements, timeout)
         if isinstance(ended, dict):
             raise TimedOut(f'"{name}" has not ended within {timeout}')
         values = _values(ended, False)
         return values[0] if tasks is None else values
 
-    def _map(
+    async def _map(
         self,
         name: str,
         action: Any,
@@ -173,19 +243,19 @@ class Steps:
         return_aborted: bool,
         timeout: Duration | None,
         keys: SharedKeys,
-    ) -> Calls[list[Any]]:
+    ) -> list[Any]:
         name, inserted = self._use(name), self._use(f"{name}:tasks")
         if name not in self._steps and inserted not in self._steps:
             texts = [self.task.app.body_of(str(action), body) for body in bodies]
             shared = {**plain(keys), "action": str(action), "metadata": tracing.inject(keys.get("metadata"))}
-            self._steps[inserted] = yield from self._insert(name, inserted, shared, texts)
+            self._steps[inserted] = await self._insert(name, inserted, shared, texts)
         # Those that were inserted, whatever the code asks for by now.
-        ended = yield from self._wait(name, self._steps.get(inserted) or [], timeout)
+        ended = await self._wait(name, self._steps.get(inserted) or [], timeout)
         if isinstance(ended, dict):
             raise TimedOut(f'"{name}" has not ended within {timeout}')
         return _values(ended, return_aborted)
 
-    def _insert(self, name: str, step: str, shared: dict[str, Any], texts: Sequence[str | None]) -> Calls[Any]:
+    async def _insert(self, name: str, step: str, shared: dict[str, Any], texts: Sequence[str | None]) -> Any:
         """Insert children, and return their ids."""
         # Of an earlier task with the id of this one there may be children left: the token tells this one's apart.
         for end in ("", f"/x{hashlib.sha256(self.task.token.encode()).hexdigest()[:8]}"):
@@ -193,7 +263,7 @@ class Steps:
             children = [{**shared, "id": i, "body": text} for i, text in zip(ids, texts, strict=True)]
             text = bounded(dumps(children), f'what "{name}" inserts')
             try:
-                rows = yield _INSERT, [self.task.id, self.task.token, step, text]
+                rows = await self._run(_INSERT, [self.task.id, self.task.token, step, text])
             except psycopg.Error as error:
                 if error.sqlstate != "TQ002" or end:
                     raise
@@ -201,17 +271,17 @@ class Steps:
                 return rows[0][0]
         raise AssertionError  # the second one returns or raises
 
-    def _sleep(self, name: str, duration: Duration) -> Calls[None]:
+    async def _sleep(self, name: str, duration: Duration) -> None:
         name, until = self._use(name), self._use(f"{name}:until")
         if name in self._steps:
             return
-        left, _ = yield from self._left(until, duration)
+        left, _ = await self._left(until, duration)
         if left is not None:
             # Nothing to wait for but the time.
             raise self._suspend(name, depends_on=[], retry_after=left)
-        yield from self._save(name, None)
+        await self._save(name, None)
 
-    def _again(self, statement: Statement, error: Exception, failures: int, delay: float) -> int:
+    def _again(self, query: str, error: Exception, failures: int, delay: float) -> int:
         """Return how many failures of the call count by now, if it may be made again; else raise."""
         if isinstance(error, psycopg.Error) and error.sqlstate == "TQ001":
             raise Lost(str(error)) from error
@@ -219,7 +289,7 @@ class Steps:
             raise error
         if self.task.lost.is_set():
             raise Lost(str(error)) from error
-        if is_lost(error) and statement[0] == _INSERT:
+        if is_lost(error) and query == _INSERT:
             # It may have been committed. Where retention has removed a child since, a second call would insert that
             # again; the next entry finds the step, or that there is no child.
             status = "the answer was lost that tells of its children"
@@ -234,6 +304,17 @@ class Steps:
             raise error
         log.warning("%s: a call of the workflow has failed, again in %.1f s: %s", self.id, delay, str(error).strip())
         return failures
+
+
+@contextmanager
+def _losing() -> Iterator[None]:
+    """Tell that the workflow is lost. A void token in a statement of the program's may be another task's."""
+    try:
+        yield
+    except psycopg.Error as error:
+        if error.sqlstate == "TQ001":
+            raise Lost(str(error)) from error
+        raise
 
 
 def _values(ended: list[dict[str, Any]], return_aborted: bool) -> list[Any]:

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import typing
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    contextmanager,
-)
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import Any, TypeVar, Unpack, overload
 
 import psycopg
 from psycopg import sql
 
-from . import borrowed, tracing
+from . import borrowed
+from .driven import entered, now
 from .durations import Duration
-from .errors import Lost
 from .keys import SharedKeys
-from .link import delays
 from .producer import Action
-from .steps import Calls, Statement, Steps, read
+from .steps import Statement, Steps
 from .threads import in_thread
 
 T = TypeVar("T")
@@ -39,11 +32,8 @@ class Context(Steps):
         function's own annotation reads from JSON. With ``unique=False`` the second use of a name is ``name#2``, for
         loops.
         """
-        name = self._use(name, unique)
-        if name not in self._steps:
-            with tracing.step(name):
-                self._drive(self._save(name, function(*args, **kwargs), function))
-        return typing.cast(T, read(self._steps[name], function, name))
+        result: T = now(self._do_step(name, unique, function, args, kwargs))
+        return result
 
     @overload
     def transaction(self, name: str) -> AbstractContextManager[Statements]: ...
@@ -57,11 +47,8 @@ class Context(Steps):
         """
         name = self._use(name)
         if function is None:
-            return self._statements(name)
-        if name not in self._steps:
-            with self._transaction(name) as connection:
-                self._save_in(connection, name, function(connection, *args, **kwargs), function)
-        return read(self._steps[name], function, name)
+            return entered(self._statements(name, Statements))
+        return now(self._do_transaction(name, function, args, kwargs))
 
     def wait_for(
         self,
@@ -78,7 +65,7 @@ class Context(Steps):
         the signal (cancelled or expired) or one of the tasks has aborted. A signal that was waited for
         stays after a timeout; with ``expires_in`` it aborts, and is removed in time.
         """
-        return self._drive(self._wait_for(name, signal, tasks, timeout, expires_in))
+        return now(self._wait_for(name, signal, tasks, timeout, expires_in))
 
     def map(
         self,
@@ -95,59 +82,32 @@ class Context(Steps):
         Raises ``Aborted`` if one has aborted; with ``return_aborted`` the ``Aborted`` stands in its place instead.
         Raises ``TimedOut`` after the timeout; the tasks go on.
         """
-        return self._drive(self._map(name, action, bodies, return_aborted, timeout, keys))
+        return now(self._map(name, action, bodies, return_aborted, timeout, keys))
 
     def call(self, name: str, action: Action, body: Any = None, **keys: Unpack[SharedKeys]) -> Any:
         """Insert one task, suspend until it has ended, and return its result; raises ``Aborted`` if it aborts."""
-        return self._drive(self._map(name, action, [body], False, None, keys))[0]
+        return now(self._map(name, action, [body], False, None, keys))[0]
 
     def sleep(self, name: str, duration: Duration) -> None:
         """Suspend for this time."""
-        self._drive(self._sleep(name, duration))
+        now(self._sleep(name, duration))
 
-    @contextmanager
-    def _statements(self, name: str) -> Iterator[Statements]:
-        if name in self._steps:
-            yield Statements(None)
-            return
-        with self._transaction(name) as connection:
-            yield Statements(connection)
-            self._save_in(connection, name, None)
+    async def _query(self, statement: Statement) -> borrowed.Rows:
+        return self.task.app.query(*statement)
 
-    @contextmanager
-    def _transaction(self, name: str) -> Iterator[psycopg.Connection[Any]]:
-        with tracing.step(name), self.task.app.connections.lend() as connection, connection.transaction():
+    async def _execute(self, connection: Any, statement: Statement) -> borrowed.Rows:
+        return borrowed.execute(connection, *statement)
+
+    async def _pause(self, delay: float) -> None:
+        self.task.lost.wait(delay)
+
+    async def _call(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return function(*args, **kwargs)
+
+    @asynccontextmanager
+    async def _lend(self) -> AsyncIterator[psycopg.Connection[Any]]:
+        with self.task.app.connections.lend() as connection, connection.transaction():
             yield connection
-
-    def _save_in(
-        self, connection: psycopg.Connection[Any], name: str, value: Any, function: Callable[..., Any] | None = None
-    ) -> None:
-        statement = self._saving(name, value, function)
-        with _losing():
-            self._steps[name] = borrowed.execute(connection, *statement)[0][0]
-
-    def _drive(self, calls: Calls[T]) -> T:
-        try:
-            statement = next(calls)
-            while True:
-                try:
-                    rows = self._run(statement)
-                except psycopg.Error as error:
-                    statement = calls.throw(error)
-                else:
-                    statement = calls.send(rows)
-        except StopIteration as end:
-            return typing.cast(T, end.value)
-
-    def _run(self, statement: Statement) -> borrowed.Rows:
-        failures = 0
-        for delay in delays():
-            try:
-                return self.task.app.query(*statement)
-            except (psycopg.Error, OSError) as error:
-                failures = self._again(statement, error, failures, delay)
-            self.task.lost.wait(delay)
-        raise AssertionError  # delays() has no end
 
 
 class AsyncContext(Steps):
@@ -157,17 +117,7 @@ class AsyncContext(Steps):
         self, name: str, function: Callable[..., Any], *args: Any, unique: bool = True, **kwargs: Any
     ) -> Any:
         """Call the function, save its result, and return the saved one from then on; a plain one runs in a thread."""
-        name = self._use(name, unique)
-        if name not in self._steps:
-            with tracing.step(name):
-                if inspect.iscoroutinefunction(function):
-                    value = await function(*args, **kwargs)
-                else:
-                    value = await in_thread(function, *args, **kwargs)
-                    if inspect.isawaitable(value):
-                        value = await value
-                await self._drive(self._save(name, value, function))
-        return read(self._steps[name], function, name)
+        return await self._do_step(name, unique, function, args, kwargs)
 
     @overload
     def transaction(self, name: str) -> AbstractAsyncContextManager[AsyncStatements]: ...
@@ -182,8 +132,8 @@ class AsyncContext(Steps):
         """
         name = self._use(name)
         if function is None:
-            return self._statements(name)
-        return self._call_in_transaction(name, function, args, kwargs)
+            return self._statements(name, AsyncStatements)
+        return self._do_transaction(name, function, args, kwargs)
 
     async def wait_for(
         self,
@@ -195,7 +145,7 @@ class AsyncContext(Steps):
         expires_in: Duration | None = None,
     ) -> Any:
         """Suspend until the signal has come, or the tasks have ended; see ``Context.wait_for``."""
-        return await self._drive(self._wait_for(name, signal, tasks, timeout, expires_in))
+        return await self._wait_for(name, signal, tasks, timeout, expires_in)
 
     async def map(
         self,
@@ -208,72 +158,35 @@ class AsyncContext(Steps):
         **keys: Unpack[SharedKeys],
     ) -> list[Any]:
         """Insert a task for each body and suspend until all have ended; see ``Context.map``."""
-        return await self._drive(self._map(name, action, bodies, return_aborted, timeout, keys))
+        return await self._map(name, action, bodies, return_aborted, timeout, keys)
 
     async def call(self, name: str, action: Action, body: Any = None, **keys: Unpack[SharedKeys]) -> Any:
         """Insert one task and suspend until it has ended; see ``Context.call``."""
-        return (await self._drive(self._map(name, action, [body], False, None, keys)))[0]
+        return (await self._map(name, action, [body], False, None, keys))[0]
 
     async def sleep(self, name: str, duration: Duration) -> None:
         """Suspend for this time."""
-        await self._drive(self._sleep(name, duration))
+        await self._sleep(name, duration)
 
-    async def _call_in_transaction(
-        self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> Any:
-        if name not in self._steps:
-            async with self._transaction(name) as connection:
-                await self._save_in(connection, name, await function(connection, *args, **kwargs), function)
-        return read(self._steps[name], function, name)
+    async def _query(self, statement: Statement) -> borrowed.Rows:
+        return await self.task.app.query_async(*statement)
 
-    @asynccontextmanager
-    async def _statements(self, name: str) -> AsyncIterator[AsyncStatements]:
-        if name in self._steps:
-            yield AsyncStatements(None)
-            return
-        async with self._transaction(name) as connection:
-            yield AsyncStatements(connection)
-            await self._save_in(connection, name, None)
+    async def _execute(self, connection: Any, statement: Statement) -> borrowed.Rows:
+        return await borrowed.execute_async(connection, *statement)
+
+    async def _pause(self, delay: float) -> None:
+        await asyncio.sleep(delay)
+
+    async def _call(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if inspect.iscoroutinefunction(function):
+            return await function(*args, **kwargs)
+        value = await in_thread(function, *args, **kwargs)
+        return await value if inspect.isawaitable(value) else value
 
     @asynccontextmanager
-    async def _transaction(self, name: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        with tracing.step(name):
-            async with self.task.app.connections.lend_async() as connection, connection.transaction():
-                yield connection
-
-    async def _save_in(
-        self,
-        connection: psycopg.AsyncConnection[Any],
-        name: str,
-        value: Any,
-        function: Callable[..., Any] | None = None,
-    ) -> None:
-        statement = self._saving(name, value, function)
-        with _losing():
-            self._steps[name] = (await borrowed.execute_async(connection, *statement))[0][0]
-
-    async def _drive(self, calls: Calls[T]) -> T:
-        try:
-            statement = next(calls)
-            while True:
-                try:
-                    rows = await self._run(statement)
-                except psycopg.Error as error:
-                    statement = calls.throw(error)
-                else:
-                    statement = calls.send(rows)
-        except StopIteration as end:
-            return typing.cast(T, end.value)
-
-    async def _run(self, statement: Statement) -> borrowed.Rows:
-        failures = 0
-        for delay in delays():
-            try:
-                return await self.task.app.query_async(*statement)
-            except (psycopg.Error, OSError) as error:
-                failures = self._again(statement, error, failures, delay)
-            await asyncio.sleep(delay)
-        raise AssertionError  # delays() has no end
+    async def _lend(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        async with self.task.app.connections.lend_async() as connection, connection.transaction():
+            yield connection
 
 
 class Statements:
@@ -286,7 +199,7 @@ class Statements:
     def execute(self, query: str | sql.Composable, arguments: Any = None) -> None:
         """Run a statement, unless the step has been saved."""
         if self._connection is not None:
-            self._connection.execute(_query(query), arguments)
+            self._connection.execute(_text(query), arguments)
 
 
 class AsyncStatements:
@@ -299,20 +212,9 @@ class AsyncStatements:
     async def execute(self, query: str | sql.Composable, arguments: Any = None) -> None:
         """Run a statement, unless the step has been saved."""
         if self._connection is not None:
-            await self._connection.execute(_query(query), arguments)
+            await self._connection.execute(_text(query), arguments)
 
 
-@contextmanager
-def _losing() -> Iterator[None]:
-    """Tell that the workflow is lost. A void token in a statement of the program's may be another task's."""
-    try:
-        yield
-    except psycopg.Error as error:
-        if error.sqlstate == "TQ001":
-            raise Lost(str(error)) from error
-        raise
-
-
-def _query(query: str | sql.Composable) -> bytes | sql.Composed | sql.SQL:
+def _text(query: str | sql.Composable) -> bytes | sql.Composed | sql.SQL:
     # psycopg's types demand a literal of a str; the workflow's author knows what the text is made of.
     return query.encode() if isinstance(query, str) else sql.Composed([query])

@@ -123,7 +123,7 @@ class TaskqBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no type
         if task.run_after is not None:
             keys["not_before"] = task.run_after
         task_id = self._app.insert(
-            self._prefix + task.queue_name,
+            self.action(task.queue_name),
             {"task": task.module_path, "args": result.args, "kwargs": result.kwargs},
             connection=connections[self.database],
             **keys,
@@ -170,10 +170,14 @@ class TaskqBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no type
         names = sorted(self.queues if queues is None else queues)
         if not names:
             raise ValueError("name the queues: the settings of this backend do not")
-        for name in names:
-            if self._prefix + name not in self._app.handlers:
-                self._app.task(self._prefix + name)(self._perform)
+        for action in map(self.action, names):
+            if action not in self._app.handlers:
+                self._app.task(action)(self._perform)
         return self._app
+
+    def action(self, queue: str) -> str:
+        """Return the action that the tasks of a queue have."""
+        return str(self._prefix + queue)
 
     def check(self, **_: Any) -> Iterator[checks.CheckMessage]:
         """Tell what is wrong with the options."""

@@ -30,8 +30,10 @@ def perform(*, backend: str = "default", queues: Iterable[str] | None = None, ra
     made = next((one for one in backends() if one.alias == backend), None)
     if made is None:
         raise ValueError(f'the backend "{backend}" is not taskq\'s')
+    queues = sorted(made.queues if queues is None else queues)
     app, connection = made.app(queues), connections[made.database]
-    calls = Calls(app, _ACTOR, app.handlers.values())
+    wanted = [made.action(queue) for queue in queues]
+    calls = Calls(app, _ACTOR, [app.handlers[action] for action in wanted])
     loop = asyncio.new_event_loop()  # which no handler of Django's uses
     performed: list[str] = []
     errors: list[BaseException] = []
