@@ -70,7 +70,7 @@ def run(ctx: taskq.Context, body: date | None) -> dict[str, Any]:
     try:
         approval = ctx.wait_for("approved", signal=f"publish {day}", timeout="2 days")
     except taskq.TimedOut:
-        raise taskq.Reject("nobody has approved it") from None
+        raise taskq.Reject("it was not approved in time") from None
     with ctx.transaction("publish") as statements:
         statements.execute("UPDATE facts SET published_by = %s WHERE day = %s", [approval["by"], day])
     return {"rows": sum(counts), "by": approval["by"]}

@@ -213,7 +213,7 @@ def test_reload(taskq_app: App, where: str, tmp_path: Path) -> None:
         try:
             assert taskq_app.insert("a").wait("60 seconds").result == "old"
             program.write_text(program.read_text().replace("old", "new"))
-            # Whoever was granted it before the change may still perform it.
+            # The old one may still be granted some.
             until(lambda: taskq_app.insert("a").wait("60 seconds").result == "new")
         finally:
             worker.terminate()

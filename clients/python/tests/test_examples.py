@@ -106,7 +106,7 @@ def test_a_days_data(taskq_app: App, imported: Any, capsys: pytest.CaptureFixtur
     travel(etl.app, "3 days")
     etl.app.work(until_idle=True, concurrency=5)
     assert state(taskq_app, "day 2026-11-02") == "aborted"
-    assert "nobody has approved it" in str(column(taskq_app, "day 2026-11-02", "status"))
+    assert "it was not approved in time" in str(column(taskq_app, "day 2026-11-02", "status"))
     facts = taskq_app.query("SELECT day::text, rows, published_by FROM facts ORDER BY day LIMIT 2")
     assert [tuple(row) for row in facts] == [("2026-11-01", 40, "ann"), ("2026-11-02", 40, None)]
     assert any(task.id.startswith("nightly@") for task in inserted(taskq_app, "day"))

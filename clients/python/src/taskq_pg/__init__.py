@@ -25,7 +25,8 @@ from .handles import Handle
 from .keys import Dependency, SharedKeys, TaskKeys
 from .operate import Stored
 from .registered import Registered
-from .task import Complete, Result, Task
+from .results import Result
+from .task import Complete, Task
 from .worker import Worker
 from .workflow import AsyncContext, AsyncStatements, Context, Statements
 

@@ -178,7 +178,9 @@ class App(Producer):
                 function = function.__wrapped__
             if action in self.handlers:
                 raise ValueError(f'the action "{action}" has a handler already')
-            self.handlers[action] = Handler(action, function, lease=lease, settings=settings, **options)
+            self.handlers[action] = Handler(
+                action, function, lease=lease, settings=settings, arounds=self.arounds, **options
+            )
             return Registered(self, action, function)
 
         return register

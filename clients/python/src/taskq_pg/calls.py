@@ -13,12 +13,12 @@ from psycopg import sql
 from . import borrowed
 from .bodies import Unreadable
 from .link import is_lost
-from .task import Result, Task
+from .results import Result
+from .task import Task
 
 if TYPE_CHECKING:
-    from .app import App
     from .handlers import Handler
-    from .performance import Performance
+    from .producer import Producer
 
 log = logging.getLogger("taskq_pg")
 
@@ -53,7 +53,7 @@ _TRIES: LiteralString = """
 class Calls:
     """Statements of one worker. ``patience`` is in seconds: for so long the statement waits for a lock."""
 
-    def __init__(self, app: App, actor: str, handlers: Iterable[Handler]) -> None:
+    def __init__(self, app: Producer, actor: str, handlers: Iterable[Handler]) -> None:
         """Build the statements."""
         self._app = app
         self._actor = actor
@@ -96,10 +96,9 @@ class Calls:
         claim = [number, self.actions, f"{self.lease} seconds", self._with_results]
         return self._give, [_limit(patience), self._actor, returns, *claim]
 
-    def extend(self, performances: Sequence[Performance], lease: float, patience: float) -> Statement:
+    def extend(self, tasks: Sequence[Task], lease: float, patience: float) -> Statement:
         """Extend the leases, and tell for each task whether it is still owned, and for how many seconds."""
-        ids = [performance.task.id for performance in performances]
-        tokens = [performance.task.token for performance in performances]
+        ids, tokens = [task.id for task in tasks], [task.token for task in tasks]
         return _EXTEND, [_limit(patience), self._actor, ids, tokens, f"{lease} seconds"]
 
     def listen(self, connection: psycopg.Connection[Any]) -> None:

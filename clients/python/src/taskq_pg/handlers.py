@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .bodies import is_pydantic, read_body
@@ -31,6 +31,7 @@ class Handler:
         batch: int = 0,
         abort_on: type[Exception] | tuple[type[Exception], ...] = (),
         settings: Mapping[str, Any] | None = None,
+        arounds: Sequence[Callable[..., Any]] = (),
     ) -> None:
         """Look at the function's arguments; ``settings`` are those of ``taskq.set_action``."""
         self.action = action
@@ -43,6 +44,8 @@ class Handler:
         self.batch = batch
         """How many tasks one call takes at most; 0 if it takes one that is no list."""
         self.abort_on = abort_on
+        self.arounds = arounds
+        """What the program has put around each performance, the outermost first; it may grow."""
         self.settings = dict(settings or {})
         # What is called decides where it is called, and what a decorator has wrapped, which context it takes.
         self.is_async = _is_async(function)

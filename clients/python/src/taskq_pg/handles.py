@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any, LiteralString, Protocol
 
+from .borrowed import Rows
 from .durations import Duration
-from .task import Result
+from .results import Result
 
-if TYPE_CHECKING:
-    from .producer import Producer
+STATE: LiteralString = "SELECT state FROM taskq.tasks WHERE id = %s"
+CANCEL: LiteralString = "SELECT taskq.cancel_tasks(%s, status => %s)"
 
-STATE = "SELECT state FROM taskq.tasks WHERE id = %s"
-CANCEL = "SELECT taskq.cancel_tasks(%s, status => %s)"
+
+class Queue(Protocol):
+    """What a handle asks."""
+
+    def query(self, query: LiteralString, arguments: Sequence[Any] = ()) -> Rows: ...  # noqa: D102
+    async def query_async(self, query: LiteralString, arguments: Sequence[Any] = ()) -> Rows: ...  # noqa: D102
+    def wait(self, task_id: str, timeout: Duration = ...) -> Result: ...  # noqa: D102
+    async def wait_async(self, task_id: str, timeout: Duration = ...) -> Result: ...  # noqa: D102
 
 
 class Handle(str):
@@ -19,14 +27,14 @@ class Handle(str):
 
     __slots__ = ("_app", "inserted")
 
-    def __new__(cls, task_id: str, app: Producer, inserted: bool = True) -> Handle:
+    def __new__(cls, task_id: str, app: Queue, inserted: bool = True) -> Handle:
         """Make a handle of an id."""
         handle = super().__new__(cls, task_id)
         handle._app = app
         handle.inserted = inserted
         return handle
 
-    _app: Producer
+    _app: Queue
     inserted: bool
     """False if another task was there, which does the work."""
 

@@ -24,7 +24,8 @@ from .driven import now
 from .errors import Leave, Lost, Reject, Retry, Suspend
 from .handlers import Handler
 from .link import is_transient
-from .task import Complete, Result, Task
+from .results import Result
+from .task import Complete, Task
 from .threads import in_thread
 from .workflow import AsyncContext, Context
 
@@ -237,7 +238,7 @@ class Performance:
 
     def _around(self, perform: Callable[[], Any]) -> Callable[[], Any]:
         """Return a call with what the program has put around each performance."""
-        for around in reversed(self.task.app.arounds):
+        for around in reversed(self.handler.arounds):
             # A coroutine around a function awaits it in a thread.
             in_loop = inspect.iscoroutinefunction(around) and not self.handler.is_async
             inner = functools.partial(in_thread, perform) if in_loop else perform

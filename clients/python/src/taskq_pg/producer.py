@@ -13,7 +13,7 @@ from .durations import Duration, interval
 from .handles import Handle
 from .keys import IfMissing, OnConflict, SharedKeys, TaskKeys, plain
 from .operate import Operator
-from .task import Result
+from .results import Result
 from .threads import in_thread
 from .waits import Waits
 
@@ -33,6 +33,11 @@ class Producer(Operator):
         """Connect nothing yet."""
         self.connections = Connections(connect, connect_async, max_connections)
         self._waits = Waits()
+
+    @property
+    def producer(self) -> Producer:
+        """This, as a queue to insert into."""
+        return self
 
     # Insertion.
 

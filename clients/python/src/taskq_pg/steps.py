@@ -26,7 +26,7 @@ from .durations import Duration, interval
 from .errors import Aborted, Lost, Suspend, TimedOut
 from .keys import SharedKeys, plain
 from .link import delays, is_limit, is_lost, is_transient
-from .task import Result
+from .results import Result
 
 if TYPE_CHECKING:
     from .task import Task

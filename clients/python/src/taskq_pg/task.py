@@ -13,9 +13,10 @@ from .bodies import body_text, dumps, read_body
 from .durations import Duration, interval
 from .errors import Suspend
 from .keys import plain
+from .results import Result
 
 if TYPE_CHECKING:
-    from .app import App
+    from .producer import Producer
 
 _REPORT = (
     "SELECT taskq.report_status(%s, %s::text::uuid, %s, progress => %s::double precision,"
@@ -23,22 +24,6 @@ _REPORT = (
 )
 _RETURN_TASK = """SELECT taskq.return_task(%s, %s::text::uuid, 'completed', %s, result => %s::text::jsonb,
                                            children => %s::text::jsonb, children_block => %s)"""
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a task has ended: one of the dependencies of a task, or one that was waited for."""
-
-    task_id: str
-    action: str | None
-    status_code: str
-    status: str | None
-    result: Any
-
-    @property
-    def completed(self) -> bool:
-        """Whether it has completed; it has aborted otherwise."""
-        return self.status_code == "completed"
 
 
 @dataclass
@@ -76,7 +61,7 @@ def task_array(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 class Task:
     """A task that a worker holds. Its id and token are all that another process needs to report or to return it."""
 
-    app: App = field(repr=False)
+    app: Producer = field(repr=False)
     id: str
     token: str = field(repr=False)
     action: str

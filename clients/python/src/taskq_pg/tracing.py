@@ -11,12 +11,11 @@ import functools
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from opentelemetry import metrics, propagate, trace
 
-    from .task import Task
 else:
     try:
         from opentelemetry import metrics, propagate, trace
@@ -25,6 +24,15 @@ else:
 
 _INSTALLED = trace is not None
 _KEYS = ("traceparent", "tracestate")
+
+
+class Traced(Protocol):
+    """What of a task goes into its span."""
+
+    id: str
+    action: str
+    num_tries: int
+    metadata: dict[str, Any] | None
 
 
 class Performed:
@@ -45,7 +53,7 @@ def inject(metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 @contextmanager
-def performance(task: Task) -> Iterator[Performed]:
+def performance(task: Traced) -> Iterator[Performed]:
     """Open the span of a performance."""
     if not _INSTALLED:
         yield Performed()

@@ -21,7 +21,7 @@ from .connections import Connections
 from .durations import Duration, interval, seconds
 from .errors import TimedOut
 from .link import delays, is_lost, is_transient
-from .task import Result
+from .results import Result
 
 log = logging.getLogger("taskq_pg")
 

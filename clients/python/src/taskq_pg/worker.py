@@ -29,21 +29,22 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import psycopg
 
 from .batches import Batch
 from .calls import Calls
+from .connections import Connections
+from .declared import Declared
 from .durations import Duration, seconds
+from .handlers import Handler
 from .link import Link, Meet, delays, is_transient
 from .performance import Performance
+from .producer import Producer
 from .returns import Returns
 from .task import Task
 from .threads import Threads
-
-if TYPE_CHECKING:
-    from .app import App
 
 log = logging.getLogger("taskq_pg")
 
@@ -66,12 +67,25 @@ _LONGEST_SILENCE = 30.0
 _STILL_RUNS = "1 second"
 
 
+class Program(Protocol):
+    """What a worker needs of an app."""
+
+    connections: Connections
+    handlers: dict[str, Handler]
+    starts: list[Callable[[], Any]]
+    stops: list[Callable[[], Any]]
+
+    @property
+    def producer(self) -> Producer: ...  # noqa: D102
+    def declared(self) -> Declared: ...  # noqa: D102
+
+
 class Worker:
     """Performs tasks of an app until it is stopped. ``App.work`` and ``App.work_async`` make one and run it."""
 
     def __init__(
         self,
-        app: App,
+        app: Program,
         actions: Sequence[str] | None = None,
         *,
         concurrency: int = 10,
@@ -91,7 +105,7 @@ class Worker:
         self._until_idle = until_idle
         self._grace = seconds(grace)
         self._actor = actor or f"{socket.gethostname()}:{os.getpid()}"
-        self._calls = Calls(app, self._actor, self._handlers.values())
+        self._calls = Calls(app.producer, self._actor, self._handlers.values())
         meet: dict[str, Meet] = {
             "claims": self._meet,
             "heartbeats": lambda connection: self._calls.listen(connection),
@@ -535,7 +549,8 @@ class Worker:
     def _extend(self, lease: float, performances: Sequence[Performance], patience: float) -> None:
         extended_at = time.monotonic()
         try:
-            rows = self._links["heartbeats"].call(*self._calls.extend(performances, lease, patience))
+            tasks = [performance.task for performance in performances]
+            rows = self._links["heartbeats"].call(*self._calls.extend(tasks, lease, patience))
         except psycopg.Error as error:
             if len(performances) > 1 and is_transient(error):
                 # One of them may be locked: that is to cost the others nothing.
