@@ -299,6 +299,8 @@ def test_the_log_tells_of_each_try_that_fails(taskq_app: App, caplog: pytest.Log
     }
     for record in told.values():
         assert (record.action, record.num_try) == ("t", 1)
+    [begins] = [text for text in caplog.messages if " works on " in text]
+    assert f" works on t, 1 at once, in {taskq_app.query('SELECT current_database()')[0][0]} at " in begins
     assert caplog.text.count("the cause") == caplog.text.count('raise LookupError("the cause")') * 2 == 4
 
 

@@ -159,18 +159,6 @@ def _given(parameters: abc.Sequence[Any], arguments: abc.Sequence[Any]) -> dict[
     return given
 
 
-def _kinds(annotation: Any) -> list[Any]:
-    """Return what the value may be, without what only describes it."""
-    annotation = unalias(annotation)
-    if isinstance(annotation, typing.NewType):
-        return _kinds(annotation.__supertype__)
-    if get_origin(annotation) is typing.Annotated:
-        return _kinds(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, types.UnionType):
-        return [kind for one in get_args(annotation) for kind in _kinds(one)]
-    return [annotation]
-
-
 def convert(value: Any, annotation: Any, where: str = "the body") -> Any:
     """Return a JSON value as what the annotation asks for; ``BodyError`` tells which part of it does not fit."""
     annotation = unalias(annotation)
