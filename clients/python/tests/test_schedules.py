@@ -5,6 +5,7 @@ import pytest
 import taskq_pg as taskq
 from conftest import Server, until, working
 from taskq_pg import App
+from taskq_pg.calls import Calls
 from taskq_pg.testing import drain, inserted, travel
 
 
@@ -53,3 +54,14 @@ def test_without_a_background_worker(server: Server, own_app: App, form: str) ->
         with own_app.connections.use() as connection:
             connection.execute("ALTER SYSTEM RESET taskq.background_worker")
             connection.execute("SELECT pg_reload_conf()")
+
+
+def test_a_busy_worker_sees_to_what_is_due(taskq_app: App) -> None:
+    """The call that returns and claims inserts the runs that are due, and grants them."""
+    taskq_app.task("report")(lambda: 1)
+    taskq_app.schedule("nightly", "0 2 * * *", "report")
+    taskq_app.setup()
+    travel(taskq_app, "1 day")
+    calls = Calls(taskq_app, "busy", taskq_app.handlers.values())
+    granted = [calls.tasks(taskq_app.query(*calls.give("[]", 1, 1.0))) for _ in range(2)]
+    assert [task.action for tasks in granted for task in tasks] == ["report"]
