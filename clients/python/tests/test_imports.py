@@ -22,6 +22,7 @@ def used(file: Path) -> set[Path]:
 
 
 def test_there_is_no_circle() -> None:
-    graph = {file: used(file) for file in FOLDER.rglob("*.py")}
+    # The console is a program of its own, which only the command line begins.
+    graph = {file: used(file) for file in FOLDER.rglob("*.py") if "console" not in file.relative_to(FOLDER).parts}
     assert sum(map(len, graph.values())) > 100
     TopologicalSorter(graph).prepare()  # which raises CycleError, and shows it
