@@ -201,7 +201,8 @@ class Connections:
                 connection.pgconn.finish()
             others = [each for each in (self._idle, *self._idle_async.values()) if each]
             if others and self._slots.taken + sum(map(len, others)) > self.most:
-                others[0].pop(0).pgconn.finish()
+                connection = others[0].pop(0)  # which is to be there when it is closed
+                connection.pgconn.finish()
         return None
 
     def _put(self, connection: Any, closes: int, in_loop: bool) -> None:
