@@ -1,6 +1,5 @@
 """Tests of a project of Django's: what a ``TestCase`` has enqueued is performed on its own connection."""
 
-# pyright: reportGeneralTypeIssues=false
 from __future__ import annotations
 
 import asyncio
@@ -40,13 +39,17 @@ def perform(*, backend: str = "default", queues: Iterable[str] | None = None, ra
     try:
         while tasks := calls.tasks(borrowed.execute(connection, *calls.own(1, calls.actions, sleeps=False))):
             performance = Performance(tasks[0], app.handlers[tasks[0].action], lambda _: None, loop)
-            with transaction.atomic(using=made.database):
-                point = transaction.savepoint(using=made.database)
-                performance.run()
-                if connection.connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
-                    # A statement has failed; with a worker the handler's connection would be in autocommit mode.
+            # With a worker the connection would be in autocommit mode, where a statement that fails breaks no other.
+            # No atomic block: a task may have one that is to be the outermost.
+            point = transaction.savepoint(using=made.database) if connection.in_atomic_block else None
+            performance.run()
+            if point is not None:
+                broken = connection.connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR
+                if broken or connection.needs_rollback:
+                    connection.needs_rollback = False  # with which no statement is sent
                     transaction.savepoint_rollback(point, using=made.database)
-                transaction.set_rollback(False, using=made.database)
+                else:
+                    transaction.savepoint_commit(point, using=made.database)
             if performance.returns is not None:
                 borrowed.execute(connection, *calls.give(f"[{performance.returns}]", 0, 1.0))
             performed.append(tasks[0].id)

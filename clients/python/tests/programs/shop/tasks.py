@@ -1,6 +1,6 @@
 """Tasks of the project."""
 
-from django.db import connection
+from django.db import connection, transaction
 
 try:
     from django.tasks import task
@@ -34,6 +34,12 @@ def fail():
 def breaks():
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO auth_user SELECT 1, 'nobody'")
+
+
+@task
+@transaction.atomic(durable=True)
+def outermost():
+    return "done"
 
 
 def helper(text: str) -> None:

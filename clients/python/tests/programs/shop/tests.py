@@ -46,6 +46,10 @@ class Performed(TestCase):
         self.assertEqual(len(results), 2)
         self.assertEqual(User.objects.count(), 0)
 
+    def test_a_block_that_is_to_be_the_outermost(self):
+        tasks.outermost.enqueue()
+        self.assertEqual([result.return_value for result in perform()], ["done"])
+
     def test_one_queue(self):
         tasks.add.enqueue(1)
         sent = tasks.send.enqueue("ann")
