@@ -3,10 +3,18 @@
 import os
 import subprocess
 import sys
+from importlib.metadata import requires
 
 from conftest import TESTS, conninfo
 from taskq_pg import App
 from taskq_pg.testing import inserted
+
+
+def test_the_extra_brings_what_django_lacks() -> None:
+    """Django 5.2 has no tasks of its own, with whatever Python."""
+    extra = [one for one in requires("taskq-pg") or () if one.startswith("django-tasks") and "'django'" in one]
+    assert extra
+    assert not [one for one in extra if "python_version" in one]
 
 
 def test_django(taskq_app: App) -> None:
