@@ -32,7 +32,7 @@ def failing(app: App, monkeypatch: pytest.MonkeyPatch, error: psycopg.Error) -> 
         return await query_async(statement, arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr("taskq_pg.workflow.delays", lambda: iter(lambda: 0.05, None))
+        patch.setattr("taskq_pg.steps.delays", lambda: iter(lambda: 0.05, None))
         patch.setattr(app, "query", limited)
         patch.setattr(app, "query_async", limited_async)
         yield attempts
