@@ -106,6 +106,7 @@ function maintain() -> bigint
 function map(action text, bodies jsonb) -> jsonb
 function metrics(kept boolean DEFAULT true) -> text
 function metrics_rows(kept boolean DEFAULT true) -> TABLE(name text, labels jsonb, value double precision)
+function next_times(cron text, timezone text DEFAULT 'UTC'::text, number integer DEFAULT 10) -> SETOF timestamp with time zone
 function own_tasks(actor_id text, max_tasks integer, actions text[], lease interval DEFAULT NULL::interval, wait interval DEFAULT NULL::interval, with_results boolean DEFAULT false, with_steps boolean DEFAULT false) -> TABLE(task_id text, token uuid, action text, body text, num_tries integer, num_failures integer, action_deadline timestamp with time zone, checkpoint jsonb, results jsonb, priority integer, metadata jsonb, body_json jsonb, steps jsonb, incomplete boolean)
 function page(graph_of text DEFAULT NULL::text, title text DEFAULT NULL::text, refresh interval DEFAULT NULL::interval) -> text
 function parallel(VARIADIC blocks jsonb[]) -> jsonb

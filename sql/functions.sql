@@ -773,6 +773,13 @@ CREATE FUNCTION taskq.run_schedule(name text)
 COMMENT ON FUNCTION taskq.run_schedule IS
     'insert a run of a schedule now, paused or not, whatever the run before does; returns its id';
 
+CREATE FUNCTION taskq.next_times(cron text, timezone text = 'UTC', number integer = 10)
+    RETURNS SETOF timestamptz
+    LANGUAGE c STABLE PARALLEL UNSAFE COST 100 ROWS 10
+    AS 'MODULE_PATHNAME', 'taskq_next_times_wrapper';
+COMMENT ON FUNCTION taskq.next_times IS
+    'the next times that a cron expression says, as a schedule would run';
+
 CREATE FUNCTION taskq.action_channel(action text)
     RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE COST 5

@@ -31,7 +31,7 @@ CREATE FUNCTION taskq._rights(part text)
                 OR (part IN ('worker', 'narrowed_worker', 'operator') AND p.proname = 'stop_waiting')
                 -- Waiting for others, and what says nothing of tasks.
                 OR (part NOT IN ('inserter', 'narrowed_inserter')
-                    AND p.proname IN ('clock', 'shard', 'shard_of', 'task_channel', 'action_channel', 'wait_for_task', 'wait_for_tasks', 'endings',
+                    AND p.proname IN ('clock', 'next_times', 'shard', 'shard_of', 'task_channel', 'action_channel', 'wait_for_task', 'wait_for_tasks', 'endings',
                                       '_task_channels', '_num_settled'))
                 -- Looking.
                 OR (part IN ('producer', 'worker', 'operator', 'monitor')

@@ -1,4 +1,4 @@
-//! `schedule`, `unschedule`, `pause_schedule`, `resume_schedule`, `run_schedule`.
+//! `schedule`, `unschedule`, `pause_schedule`, `resume_schedule`, `run_schedule`, `next_times`.
 
 use pgrx::datum::{AnyElement, TimestampWithTimeZone};
 use pgrx::prelude::*;
@@ -63,11 +63,7 @@ fn schedule(
         let hint = format!("Give an integer from 1 to {MAX_BACKFILL}, or NULL for each missed run.");
         return Err(Refusal::out_of_range("max_backfill", &most.to_string(), &hint));
     }
-    if cron.len() > MAX_CRON {
-        let hint =
-            format!("Give an expression of at most {MAX_CRON} bytes; ranges and steps say more than lists.");
-        return Err(Refusal::not_valid("cron", &format!("{} bytes long", cron.len()), &hint));
-    }
+    check_cron(cron)?;
     check_value(|| "the task of the schedule".to_owned(), task.len())?;
     let spec = input::parse_task(&task, "task")?;
     if spec.id.is_some() || spec.not_before.is_some() {
@@ -99,13 +95,59 @@ fn schedule(
             "If that is a typing error, call schedule again; the column problem of taskq.schedules tells of it after each run.",
         );
     }
-    let calendar = Calendar::parse(cron, timezone)
-        .map_err(|(argument, why)| Refusal::not_valid(argument, &why.what, &why.hint))?;
+    let calendar = calendar(cron, timezone)?;
     let next = set(&New { name, cron, task, overlap, backfill, max_backfill }, &calendar)?;
     Ok(next.and_then(|next| {
         wake::timer(next);
         TimestampWithTimeZone::try_from(next.0).ok()
     }))
+}
+
+/// Refuses an expression that is too long.
+fn check_cron(cron: &str) -> Result<()> {
+    if cron.len() > MAX_CRON {
+        let hint =
+            format!("Give an expression of at most {MAX_CRON} bytes; ranges and steps say more than lists.");
+        return Err(Refusal::not_valid("cron", &format!("{} bytes long", cron.len()), &hint));
+    }
+    Ok(())
+}
+
+fn calendar(cron: &str, timezone: &str) -> Result<Calendar> {
+    Calendar::parse(cron, timezone)
+        .map_err(|(argument, why)| Refusal::not_valid(argument, &why.what, &why.hint))
+}
+
+/// `taskq.next_times(cron, timezone, number) -> SETOF timestamptz`
+#[pg_extern(sql = "")]
+fn taskq_next_times(
+    cron: Option<&str>,
+    timezone: Option<&str>,
+    number: Option<i32>,
+) -> SetOfIterator<'static, TimestampWithTimeZone> {
+    SetOfIterator::new(rights::for_caller(|| next_times(cron, timezone, number)))
+}
+
+/// When a cron expression is met next, so many times.
+fn next_times(
+    cron: Option<&str>,
+    timezone: Option<&str>,
+    number: Option<i32>,
+) -> Result<Vec<TimestampWithTimeZone>> {
+    let cron = required("cron", cron)?;
+    check_cron(cron)?;
+    let calendar = calendar(cron, required("timezone", timezone)?)?;
+    let number = required("number", number)?;
+    if !(1..=MAX_BACKFILL).contains(&number) {
+        let hint = format!("Give an integer from 1 to {MAX_BACKFILL}.");
+        return Err(Refusal::out_of_range("number", &number.to_string(), &hint));
+    }
+    let times = std::iter::successors(calendar.after(clock::now()), |time| calendar.after(*time));
+    Ok(times
+        .take(number as usize)
+        .inspect(|_| check_for_interrupts())
+        .filter_map(|time| TimestampWithTimeZone::try_from(time.0).ok())
+        .collect())
 }
 
 /// `taskq.unschedule(name) -> void`

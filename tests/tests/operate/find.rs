@@ -1,4 +1,4 @@
-//! What a console asks: `find_tasks`, `series`, `failures` and `inbox`.
+//! What a console asks: `find_tasks`, `series`, `failures`, `inbox` and `next_times`.
 //!
 //! Why: these are asked while something is wrong, of a queue that may be large. On wrong code a page leaves tasks out or has one twice, a
 //! state that few tasks are in is not found behind many others, or a look reads the whole queue.
@@ -249,4 +249,37 @@ fn the_inbox_has_what_has_not_come() {
     session.run("SELECT taskq.signal('approve')");
     let rows: Vec<String> = session.all("SELECT i.task_id FROM taskq.inbox AS i");
     assert_eq!(rows, ["later"]);
+}
+
+#[test]
+fn the_next_times_are_those_of_a_schedule() {
+    let db = Db::new();
+    let mut session = db.connect();
+    session.set_now(Some("2026-03-28 12:00:00Z"));
+    let times = |session: &mut Session, call: &str| -> Vec<String> {
+        session.all(&format!(
+            "SELECT to_char(t AT TIME ZONE 'UTC', 'MM-DD HH24:MI') FROM taskq.next_times({call}) AS t"
+        ))
+    };
+    // The clocks of Berlin go forward in between.
+    assert_eq!(times(&mut session, "'0 9 * * *', 'Europe/Berlin', 2"), ["03-29 07:00", "03-30 07:00"]);
+    assert_eq!(
+        times(&mut session, "'30 2 * * *', number => 3"),
+        ["03-29 02:30", "03-30 02:30", "03-31 02:30"]
+    );
+    assert_eq!(times(&mut session, "'0 0 30 2 *'"), [""; 0]);
+    let next: String = session.one(
+        r#"SELECT to_char(taskq.schedule('s', '0 9 * * *', '{"action": "x"}', 'Europe/Berlin') AT TIME ZONE 'UTC', 'MM-DD HH24:MI')"#,
+    );
+    assert_eq!(next, "03-29 07:00");
+    for (call, code) in [
+        ("'soon'", "22023"),
+        ("'@daily', 'Mars'", "22023"),
+        ("'@daily', number => 0", "22023"),
+        ("'@daily', number => 1001", "22023"),
+        ("NULL", "22004"),
+    ] {
+        let error = session.query(&format!("SELECT taskq.next_times({call})"), &[]).unwrap_err();
+        assert_eq!(error.as_db_error().unwrap().code().code(), code, "{call}");
+    }
 }

@@ -9,7 +9,7 @@ use crate::TMP;
 use crate::failover::catch_up;
 
 /// What looks, with what it is asked.
-const LOOKS: [(&str, &str); 28] = [
+const LOOKS: [(&str, &str); 32] = [
     ("action_channel", "taskq.action_channel('x')"),
     ("ancestors", "taskq.ancestors('below')"),
     ("chain", "taskq.chain('{\"id\": \"1\", \"action\": \"x\"}')"),
@@ -21,14 +21,18 @@ const LOOKS: [(&str, &str); 28] = [
     ("dependency_results", "taskq.dependency_results('blocked')"),
     ("descendants", "taskq.descendants('held 1')"),
     ("endings", "taskq.endings()"),
+    ("failures", "(SELECT count(*) FROM taskq.failures()) >= 0"),
+    ("find_tasks", "(SELECT count(*) > 1 FROM taskq.find_tasks())"),
     ("graph", "taskq.graph('mark', 'mermaid')"),
     ("health", "(SELECT count(*) FROM taskq.health()) >= 0"),
     ("lost_channel", "taskq.lost_channel('w')"),
     ("map", "jsonb_array_length(taskq.map('x', '[1, 2]'))"),
     ("metrics", "length(taskq.metrics()) > 1000"),
     ("metrics_rows", "(SELECT count(*) > 10 FROM taskq.metrics_rows())"),
+    ("next_times", "(SELECT count(*) = 3 FROM taskq.next_times('@daily', number => 3))"),
     ("page", "length(taskq.page()) > 1000"),
     ("parallel", "taskq.parallel('{\"id\": \"1\", \"action\": \"x\"}')"),
+    ("series", "(SELECT count(*) = 60 FROM taskq.series())"),
     ("shard", "taskq.shard()"),
     ("shard_of", "taskq.shard_of('00000000-0000-4000-8000-000000000000')"),
     ("stop_waiting", "taskq.stop_waiting('w')"),

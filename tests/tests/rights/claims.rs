@@ -43,7 +43,7 @@ fn table(session: &mut Session) -> (BTreeMap<String, Vec<bool>>, BTreeSet<String
 }
 
 /// Of what monitors have, this is not about all tasks.
-const NARROWED_TOO: [&str; 9] = [
+const NARROWED_TOO: [&str; 10] = [
     "endings",
     "wait_for_task",
     "wait_for_tasks",
@@ -51,6 +51,7 @@ const NARROWED_TOO: [&str; 9] = [
     "action_channel",
     "lost_channel",
     "clock",
+    "next_times",
     "shard",
     "shard_of",
 ];

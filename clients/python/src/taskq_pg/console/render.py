@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 import jinja2
 from markupsafe import Markup, escape
@@ -64,6 +65,14 @@ def when(value: Any) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(value.isoformat(), absolute, text)
 
 
+def clock(value: Any, zone: str) -> str:
+    """Write a time as the clocks of its schedule show it."""
+    try:
+        return str(value.astimezone(ZoneInfo(zone)).strftime("%a %Y-%m-%d %H:%M:%S"))
+    except (ValueError, LookupError, OSError):
+        return f"{value:%a %Y-%m-%d %H:%M:%S} UTC"
+
+
 def name(value: Any, most: int = 0) -> str:
     """Show what a name has that cannot be seen; a long one loses its middle, where ``most`` says so."""
     text = shown(value if value is not None else "")
@@ -111,6 +120,6 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(number=number, span=span, when=when, name=name, lines=lines, coded=coded, sql=sql)
+    made.filters.update(number=number, span=span, clock=clock, when=when, name=name, lines=lines, coded=coded, sql=sql)
     made.globals.update(STATES=STATES, CAUSES=CAUSES)
     return made

@@ -10,8 +10,9 @@ from ..acts import OF_NAMES
 from ..view import View
 
 _ROWS: LiteralString = """SELECT name, cron, timezone, overlap, backfill, task ->> 'action' AS action, next_at, last_at,
-       last_task_id, problem, paused
-  FROM taskq.schedules ORDER BY problem IS NULL, paused, next_at, name LIMIT 500"""
+       last_task_id, problem, paused, ARRAY(SELECT t FROM taskq.next_times(cron, timezone, 10) AS t) AS times
+  FROM (SELECT * FROM taskq.schedules ORDER BY problem IS NULL, paused, next_at, name LIMIT 200) AS s
+ ORDER BY problem IS NULL, paused, next_at, name"""
 _OF_SCHEDULES = ("run_schedule", "pause_schedule", "resume_schedule", "unschedule")
 
 
