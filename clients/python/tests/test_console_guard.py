@@ -159,6 +159,9 @@ def test_bodies_are_hidden(taskq_app: App) -> None:
             page = visitor.open(f"task?id={action}")
             for secret in secrets:
                 assert (secret.format(action) in page) != (action in hidden), (hide, secret, action)
+        # Nor is it found out by a filter.
+        for path in ("tasks?body=%22a%22", "tasks?metadata=%7B%7D"):
+            visitor.open(path, status=403 if hide else 200)
 
 
 def test_mounted_below_a_path(taskq_app: App) -> None:

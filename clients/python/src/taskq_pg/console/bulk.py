@@ -38,7 +38,10 @@ def bulk(view: View) -> Response:
         raise Refused(403, f"Your role may not call taskq.{chosen.needs}. Nothing was changed.")
     # A list has ids that are selected: here the filter counts, whose own id stands under another name.
     pairs = [("id" if name == "prefix" else name, unquote(value)) for name, value in view.form if name != "id"]
-    filter = Filter.read(pairs)
+    asked = view.filter(pairs)
+    # Only those in a state in which the button means something are counted, and gone through.
+    states = [state for state in chosen.states if state in (asked.all("state") or chosen.states)]
+    filter = Filter({**asked.given, "state": states or list(chosen.states)})
     so_far: dict[str, Any] = {
         "top": view.sent("top"),
         "cursor": view.sent("cursor"),

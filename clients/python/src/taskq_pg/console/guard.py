@@ -76,7 +76,7 @@ class Guard:
         given = request.query_params.get("token")
         if given is not None and _same(given, token):
             rest = [pair for pair in parse_qsl(request.url.query, keep_blank_values=True) if pair[0] != "token"]
-            answer = RedirectResponse(f"{request.url.path}{'?' if rest else ''}{urlencode(rest)}", 303)
+            answer = RedirectResponse(f"/{request.url.path.lstrip('/')}{'?' if rest else ''}{urlencode(rest)}", 303)
             answer.set_cookie(_SEEN, _mark(token, "seen"), httponly=True, samesite="lax", secure=_secure(request))
             return answer
         if _same(request.cookies.get(_SEEN, ""), _mark(token, "seen")):

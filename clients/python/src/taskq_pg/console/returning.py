@@ -29,7 +29,9 @@ _KEYS: dict[str, LiteralString] = {
     "delay_workgroup": "delay_workgroup => %s::text::interval",
 }
 _JSON = ("result", "children")
-_STATUS = {"TQ001": 409, "TQ003": 404, "42501": 403, "TQ005": 409}
+_STATUS = {"42501": 403, "TQ005": 409}
+# Whether there is such a task is told to those that have its token.
+_LOST = "this token is not the last one granted for this task"
 
 
 def endpoint(site: Site) -> Callable[[Request], Awaitable[Response]]:
@@ -46,6 +48,8 @@ def endpoint(site: Site) -> Callable[[Request], Awaitable[Response]]:
         try:
             code = await run_in_threadpool(_return, site, request.path_params["id"], given)
         except psycopg.Error as error:
+            if error.sqlstate in ("TQ001", "TQ003"):
+                return JSONResponse({"error": _LOST, "sqlstate": "TQ001"}, 409)
             status = 503 if error.sqlstate is None else _STATUS.get(error.sqlstate, 400)
             text = "the database does not answer" if status == 503 else error.diag.message_primary
             return JSONResponse({"error": text, "sqlstate": error.sqlstate}, status)

@@ -23,7 +23,7 @@ def serve(
     token = token or secrets.token_urlsafe(24)
     app = console(conninfo, hide_bodies=hide_bodies, token=token, title=title)
     config = uvicorn.Config(app, host=host, port=port, access_log=False, log_level="warning", server_header=False)
-    server = uvicorn.Server(config)
+    listening = config.bind_socket()
     shown = f"[{host}]" if ":" in host else host
-    print(f"http://{shown}:{port}/?token={token}", flush=True)
-    server.run()
+    print(f"http://{shown}:{listening.getsockname()[1]}/?token={token}", flush=True)
+    uvicorn.Server(config).run(sockets=[listening])

@@ -13,6 +13,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from .database import Session
+from .guard import Refused
+from .search import Filter
 
 if TYPE_CHECKING:
     from .site import Site
@@ -67,6 +69,13 @@ class View:
         hidden: bool | Collection[str] = self.site.hide_bodies
         return hidden if isinstance(hidden, bool) else action in hidden
 
+    def filter(self, pairs: list[tuple[str, str]]) -> Filter:
+        """Read a filter. What is not shown is not to be found out by asking for it either."""
+        filter = Filter.read(pairs)
+        if self.site.hide_bodies and not filter.given.keys().isdisjoint(("body", "metadata")):
+            raise Refused(403, "Bodies are hidden here, so no filter asks for what they contain.")
+        return filter
+
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Return a page."""
         forms = self.site.forms
@@ -81,6 +90,7 @@ class View:
             said=said,
             title=self.site.title,
             user=self.user,
+            hides_some=bool(self.site.hide_bodies),
             every=min(max(_SOONEST, math.ceil(_SHARE * took)), _LATEST),
             **values,
         )

@@ -65,7 +65,8 @@ def task(view: View) -> Response:
 
 def _why(view: View, task_id: str) -> list[list[tuple[str, bool]]]:
     """Return the reasons, each in pieces: a text, and whether it is the id of a task, to be a link."""
-    reasons = [row["why"] for row in view.session.rows("SELECT taskq.why(%s)", task_id)]
+    # A status of several lines stands in full below.
+    reasons = [row["why"].partition("\n")[0] for row in view.session.rows("SELECT taskq.why(%s)", task_id)]
     pieces = [_QUOTED.split(reason) for reason in reasons]
     quoted = list({piece for reason in pieces for piece in reason[1::2]})
     query: LiteralString = "SELECT id FROM taskq.tasks WHERE id = ANY (%s::text[]) AND id <> %s"

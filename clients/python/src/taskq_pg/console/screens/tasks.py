@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import RedirectResponse, Response
 
 from ..acts import OF_TASKS
-from ..search import Filter, find, rows_of
+from ..search import find, rows_of
 from ..view import View
 
 _PAGE = 50
@@ -18,7 +18,7 @@ def tasks(view: View) -> Response:
         if view.session.row("SELECT id FROM taskq.tasks WHERE id = %s", searched):
             return RedirectResponse(view.url("task", id=searched), 303)
         return RedirectResponse(view.url("tasks", id=searched), 303)
-    filter = Filter.read(view.request.query_params.multi_items())
+    filter = view.filter(view.request.query_params.multi_items())
     before = view.asked("before")
     found = find(view.session, filter, before, _PAGE)
     acts = {what: act for what, act in OF_TASKS.items() if act.needs in view.session.may}
