@@ -97,6 +97,10 @@ def test_all_that_a_filter_finds(taskq_app: App) -> None:
     assert "449 cancelled." in page
     assert "in another state" not in page
     assert visitor.bulk("cancel", action="knit")[0] == 0
+    # A state in which the button means nothing is no reason to take tasks of others.
+    pairs = [("mark", visitor.mark()), ("do", "cancel"), ("all", "1"), ("action", "sew"), ("state", "completed")]
+    for step in ("count", "do"):
+        assert visitor.send("bulk", [*pairs, ("step", step), ("top", "999")]).status_code == 400
     counts = dict(taskq_app.query("SELECT action || ' ' || state, count FROM taskq.count_tasks()"))
     assert counts == {"knit aborted": 450, "sew ready": 3}
     assert visitor.bulk("retry", action="nothing")[0] == 0

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from conftest import Server, conninfo, state, until
 from console import close_all, made
 from taskq_pg import App
-from taskq_pg.console import console
+from taskq_pg.console import console, view
 
 SCREENS = (
     "",
@@ -31,6 +31,12 @@ SCREENS = (
     "workers",
 )
 MARKUP = '"><img src=x onerror=alert(1)>'
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a look takes long, and the next one would come a minute later."""
+    monkeypatch.setattr(view, "_LATEST", 2)
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,9 @@ def bulk(view: View) -> Response:
     asked = view.filter(pairs)
     # Only those in a state in which the button means something are counted, and gone through.
     states = [state for state in chosen.states if state in (asked.all("state") or chosen.states)]
-    filter = Filter({**asked.given, "state": states or list(chosen.states)})
+    if not states:
+        raise Refused(400, f"{chosen.label} means nothing to tasks that are {' or '.join(asked.all('state') or [])}.")
+    filter = Filter({**asked.given, "state": states})
     so_far: dict[str, Any] = {
         "top": view.sent("top"),
         "cursor": view.sent("cursor"),
