@@ -293,13 +293,13 @@ BEGIN
     RETURN QUERY
     SELECT a.name, taskq._cause(x.cause), x.text, x.number, x.first_at, x.last_at,
            -- What differs in numbers only, or in the middle of a long one.
-           regexp_replace(regexp_replace(x.sample, '([\\%_])', '\\\1', 'g'), '[0-9]+|…', '%', 'g'),
+           regexp_replace(regexp_replace(x.sample, '([\\%_])', '\\\1', 'g'), '[0-9]+|' || chr(8230), '%', 'g'),
            t.id
       FROM (SELECT s.action_no, s.cause, regexp_replace(s.status, '[0-9]+', 'N', 'g') AS text, count(*) AS number,
                    min(s.settled_at) AS first_at, max(s.settled_at) AS last_at, min(s.status) AS sample, max(s.task_no) AS last_no
               FROM (SELECT s.action_no, s.code, s.cause, s.settled_at, s.task_no,
                            -- The beginning tells what it is, or the end does, of a trace.
-                           CASE WHEN length(s.status) > 300 THEN left(s.status, 150) || '…' || right(s.status, 150)
+                           CASE WHEN length(s.status) > 300 THEN left(s.status, 150) || chr(8230) || right(s.status, 150)
                                 ELSE s.status END AS status
                       FROM taskq.settled AS s
                      WHERE s.settled_at > taskq.clock() - within

@@ -16,11 +16,11 @@ from ..connections import Connections
 _LOOK = "5s"
 _ACT = "30s"
 Row = dict[str, Any]
-_BEGIN: LiteralString = """SELECT set_config('transaction_read_only', %s, true), set_config('statement_timeout', %s,
-     true),
-    set_config('jit', 'off', true), set_config('TimeZone', 'UTC', true), set_config('role', %s, true)"""
-_MAY: LiteralString = """SELECT p.proname FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid =
-     p.pronamespace
+_BEGIN: LiteralString = """SELECT set_config('transaction_read_only', %s, true),
+    set_config('statement_timeout', %s, true), set_config('jit', 'off', true), set_config('TimeZone', 'UTC', true),
+    set_config('role', %s, true)"""
+_MAY: LiteralString = """SELECT p.proname FROM pg_catalog.pg_proc AS p
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname = 'taskq' AND p.proname !~ '^_' AND has_function_privilege(p.oid, 'EXECUTE')"""
 
 

@@ -97,6 +97,12 @@ def coded(value: Any) -> str:
     return "".join(sign if sign.isprintable() and sign != "%" else quote(sign) for sign in str(value))
 
 
+def told(status: str | None) -> str:
+    """Return the line that tells what it was: the first; of a trace of Python the last."""
+    lines = [line for line in (status or "").split("\n") if line.strip()] or [""]
+    return lines[-1] if lines[0].startswith("Traceback ") else lines[0]
+
+
 def sql(value: Any) -> str:
     """Write a text as SQL does."""
     text = str(value)
@@ -120,6 +126,8 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(number=number, span=span, clock=clock, when=when, name=name, lines=lines, coded=coded, sql=sql)
+    made.filters.update(
+        number=number, span=span, clock=clock, told=told, when=when, name=name, lines=lines, coded=coded, sql=sql
+    )
     made.globals.update(STATES=STATES, CAUSES=CAUSES)
     return made

@@ -17,11 +17,13 @@ _PATIENCE = 0.3
 _FIND: LiteralString = """SELECT cursor, task_id FROM taskq.find_tasks(
     actions => %s::text[], groups => %s::text[], states => %s::text[], causes => %s::text[], status_like => %s::text,
     body => %s::text::jsonb, metadata => %s::text::jsonb, inserted_since => %s::text::timestamptz,
-    inserted_until => %s::text::timestamptz, id_prefix => %s::text, before => %s::text, max_tasks => %s, max_looked
-         => %s)"""
-_ROWS: LiteralString = """SELECT t.id, t.action, t.state, t.cause, left(t.status, 400) AS status, t.num_tries,
-     t.max_tries, t.priority,
-       t.group_id, t.actor_id, t.progress, t.inserted_at, t.not_before, t.owned_at, t.settled_at, t.action_deadline
+    inserted_until => %s::text::timestamptz, id_prefix => %s::text, before => %s::text, max_tasks => %s,
+    max_looked => %s)"""
+_ROWS: LiteralString = """SELECT t.id, t.action, t.state, t.cause, t.num_tries, t.max_tries, t.priority, t.group_id,
+       t.actor_id,
+       CASE WHEN length(t.status) > 600 THEN left(t.status, 300) || chr(10) || right(t.status, 300)
+            ELSE t.status END AS status,
+       t.progress, t.inserted_at, t.not_before, t.owned_at, t.settled_at, t.action_deadline
   FROM unnest(%s::text[]) WITH ORDINALITY AS u(id, place) JOIN taskq.tasks AS t ON t.id = u.id ORDER BY u.place"""
 NAMES = ("id", "action", "group", "state", "cause", "status", "body", "metadata", "since", "until")
 _SEVERAL = ("action", "group", "state", "cause")

@@ -7,16 +7,11 @@ from datetime import timedelta
 from starlette.responses import Response
 
 from ..acts import OF_TASKS
+from ..render import told
 from ..view import View
 
 _WITHIN = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
 _LOOKED = 50_000
-
-
-def _told(status: str) -> str:
-    """Return the line that tells what it was: the first; of a trace of Python the last."""
-    lines = [line for line in status.split("\n") if line.strip()] or ["nothing was said"]
-    return lines[-1] if lines[0].startswith("Traceback ") else lines[0]
 
 
 def failures(view: View) -> Response:
@@ -25,6 +20,6 @@ def failures(view: View) -> Response:
     within = within if within in _WITHIN else "day"
     rows = view.session.rows("SELECT * FROM taskq.failures(%s, %s)", _WITHIN[within], _LOOKED)
     for row in rows:
-        row["told"] = _told(row["status"] or "nothing was said")
+        row["told"] = told(row["status"]) or "nothing was said"
     acts = {what: OF_TASKS[what] for what in ("retry", "delete") if OF_TASKS[what].needs in view.session.may}
     return view.page("failures.html", rows=rows, within=within, withins=list(_WITHIN), acts=acts, looked=_LOOKED)

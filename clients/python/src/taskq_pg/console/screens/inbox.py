@@ -11,7 +11,7 @@ from ..view import View
 
 _PAGE = 25
 _INBOX: LiteralString = """SELECT task_id, action, group_id, left(body, 4000) AS body, metadata, inserted_at,
-     expires_at, waited_by, position
+       expires_at, waited_by, position
   FROM taskq.inbox WHERE position > %s ORDER BY position LIMIT %s"""
 _KINDS = ("text", "number", "boolean")
 

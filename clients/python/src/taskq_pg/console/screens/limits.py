@@ -9,9 +9,9 @@ from starlette.responses import Response
 from ..view import View
 
 _ACTIONS: LiteralString = """SELECT action, paused, max_concurrency, slots_held, rate_limit, rate_period,
-     max_per_group, fair
-  FROM taskq.actions ORDER BY max_concurrency IS NULL AND rate_limit IS NULL AND max_per_group IS NULL AND NOT
-       paused, action LIMIT 300"""
+       max_per_group, fair
+  FROM taskq.actions ORDER BY max_concurrency IS NULL AND rate_limit IS NULL AND max_per_group IS NULL AND NOT paused,
+       action LIMIT 300"""
 _WORKGROUPS: LiteralString = (
     """SELECT workgroup, not_before, held_back FROM taskq.workgroups WHERE held_back ORDER BY not_before LIMIT 200"""
 )

@@ -12,12 +12,12 @@ from ..view import View
 
 _HEALTH: LiteralString = "SELECT severity, problem, advice, kind, subject, since FROM taskq.health()"
 _ACTIONS: LiteralString = """SELECT COALESCE(s.action, a.action) AS action, a.paused, a.max_concurrency,
-     a.slots_held, a.rate_limit, a.rate_period,
+       a.slots_held, a.rate_limit, a.rate_period,
        COALESCE(s.ready, 0) AS ready, COALESCE(s.in_progress, 0) AS in_progress, COALESCE(s.blocked, 0) AS blocked,
        COALESCE(s.scheduled, 0) AS scheduled, COALESCE(s.aborted, 0) AS aborted, COALESCE(s.completed, 0) AS completed,
        COALESCE(s.settled_last_minute, 0) AS settled_last_minute, s.oldest_ready
   FROM (SELECT action, ready, in_progress, blocked, scheduled, aborted, completed, settled_last_minute, oldest_ready
-       FROM taskq.stats) AS s
+          FROM taskq.stats) AS s
   FULL JOIN taskq.actions AS a ON a.action = s.action
  ORDER BY s.ready + s.in_progress DESC NULLS LAST, 1 LIMIT 500"""
 # Waiting, running, waiting for others, waiting for their time.

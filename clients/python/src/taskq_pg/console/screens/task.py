@@ -16,12 +16,9 @@ _TASK: LiteralString = """SELECT t.*, length(t.body) AS body_length, left(t.body
        left(jsonb_pretty(t.metadata), 20001) AS metadata_text, left(jsonb_pretty(t.result), 20001) AS result_text,
        left(jsonb_pretty(t.checkpoint), 20001) AS checkpoint_text
   FROM (SELECT id, action, state, body, status, num_tries, max_tries, num_signals, total_dependencies, num_failures,
-       actor_id,
-               action_deadline, result, priority, lease, not_before, retention, spontaneous, signal, seed, group_id,
-                    workgroup,
-               merge_key, metadata, progress, inserted_at, owned_at, settled_at, unique_key, merged_into, cause,
-                    num_releases,
-               expires_at, max_run_time, num_required, checkpoint
+               actor_id, action_deadline, result, priority, lease, not_before, retention, spontaneous, signal, seed,
+               group_id, workgroup, merge_key, metadata, progress, inserted_at, owned_at, settled_at, unique_key,
+               merged_into, cause, num_releases, expires_at, max_run_time, num_required, checkpoint
           FROM taskq.tasks WHERE id = %s) AS t"""
 _TRIES: LiteralString = """SELECT num_try, actor_id, started_at, ended_at, outcome, left(status, 20001) AS status,
        COALESCE(ended_at, taskq.clock()) - started_at AS took
@@ -32,8 +29,8 @@ _AFTER: LiteralString = """SELECT d.after AS id, d.condition, d.settled, t.actio
   FROM (SELECT after, condition, settled FROM taskq.dependencies WHERE run = %s LIMIT 50) AS d
   JOIN taskq.tasks AS t ON t.id = d.after ORDER BY d.settled, d.after"""
 _RUN: LiteralString = """SELECT d.run AS id, d.condition, t.action, t.state
-  FROM (SELECT run, condition FROM taskq.dependencies WHERE after = %s LIMIT 50) AS d JOIN taskq.tasks AS t ON t.id
-       = d.run ORDER BY d.run"""
+  FROM (SELECT run, condition FROM taskq.dependencies WHERE after = %s LIMIT 50) AS d
+  JOIN taskq.tasks AS t ON t.id = d.run ORDER BY d.run"""
 _WAIT: LiteralString = "SELECT since, until, waits_for FROM taskq.waits WHERE task_id = %s"
 # What stands in quotes, an id perhaps.
 _QUOTED = re.compile(r'(?<=")([^"]{1,1000})(?=")')

@@ -9,8 +9,8 @@ from starlette.responses import Response
 from ..view import View
 
 _SESSIONS: LiteralString = """SELECT role, application_name, actions, count(*) AS number, min(asleep_since) AS since
-  FROM taskq.workers WHERE pid IS NOT NULL GROUP BY role, application_name, actions ORDER BY application_name, role
-       LIMIT 200"""
+  FROM taskq.workers WHERE pid IS NOT NULL GROUP BY role, application_name, actions
+ ORDER BY application_name, role LIMIT 200"""
 _ACTORS: LiteralString = """SELECT actor_id, array_agg(DISTINCT action ORDER BY action) AS actions, count(*) AS held,
        count(*) FILTER (WHERE overdue) AS overdue, min(owned_at) AS oldest, min(action_deadline) AS deadline,
        (array_agg(task_id ORDER BY owned_at))[1] AS task_id

@@ -16,11 +16,11 @@ _WAITS: LiteralString = """SELECT w.task_id, w.action, w.group_id, w.since, w.un
   FROM (SELECT task_id, action, group_id, since, until, waits_for FROM taskq.waits ORDER BY until LIMIT %s) AS w"""
 _RUNNING: LiteralString = """SELECT a.task_id, a.action, a.actor_id, a.owned_at, s.steps
   FROM (SELECT task_id, action, actor_id, owned_at FROM taskq.actors LIMIT 500) AS a
- CROSS JOIN LATERAL (SELECT array_agg(s.step ORDER BY s.position) AS steps FROM taskq.steps AS s WHERE s.task_id =
-      a.task_id) AS s
+ CROSS JOIN LATERAL (SELECT array_agg(s.step ORDER BY s.position) AS steps FROM taskq.steps AS s
+                      WHERE s.task_id = a.task_id) AS s
  WHERE s.steps IS NOT NULL ORDER BY a.owned_at LIMIT %s"""
 _GROUPS: LiteralString = """SELECT group_id, paused, progress, tasks, completed, aborted, skipped,
-     first_inserted_at, last_settled_at, estimated_end
+       first_inserted_at, last_settled_at, estimated_end
   FROM taskq.groups WHERE %s::text IS NULL OR starts_with(group_id, %s)
  ORDER BY progress = 1, last_settled_at DESC NULLS LAST, group_id LIMIT %s"""
 _OF_GROUPS = ("pause_group", "resume_group", "retry_group", "cancel_group", "reset_group")
