@@ -136,10 +136,7 @@ export class App extends Producer {
   }
 
   /** Registers a workflow: a function that is left while it waits, and entered again. */
-  workflow<Body = any, Result = unknown>(
-    action: string,
-    workflow: Workflow<Body, Result>,
-  ): Action<Body, Result>;
+  workflow<Body = any, Result = unknown>(action: string, workflow: Workflow<Body, Result>): Action<Body, Result>;
   workflow<Body = any, Result = unknown>(
     action: string,
     options: ActionOptions<Body>,
@@ -152,10 +149,7 @@ export class App extends Producer {
   }
 
   /** Registers a handler of several tasks at once: it is called with a list of them. */
-  batch<Body = any, Result = unknown>(
-    action: string,
-    handler: BatchHandler<Body, Result>,
-  ): Action<Body, Result>;
+  batch<Body = any, Result = unknown>(action: string, handler: BatchHandler<Body, Result>): Action<Body, Result>;
   batch<Body = any, Result = unknown>(
     action: string,
     options: BatchOptions<Body>,
@@ -199,13 +193,7 @@ export class App extends Producer {
   }
 
   /** Declares that a task is inserted at these times. {@link setup} writes it to the database, and so does a worker. */
-  schedule(
-    name: string,
-    cron: string,
-    action: string | Named,
-    body?: unknown,
-    options: ScheduleOptions = {},
-  ): void {
+  schedule(name: string, cron: string, action: string | Named, body?: unknown, options: ScheduleOptions = {}): void {
     const { timezone = "UTC", overlap = "skip", backfill = "one", maxBackfill, ...keys } = options;
     const most = maxBackfill === undefined ? null : String(number("maxBackfill", maxBackfill));
     const task = { ...encodeTask({ ...keys, action, body }), metadata: keys.metadata };
@@ -311,8 +299,7 @@ export class App extends Producer {
     if (registered.length === 0) throw new Error("no handler is registered");
     if (!(Number.isInteger(concurrency) && concurrency >= 1))
       throw new RangeError("concurrency is no positive integer");
-    if (!(Number.isInteger(prefetch) && prefetch >= 0))
-      throw new RangeError("prefetch is no integer from 0 up");
+    if (!(Number.isInteger(prefetch) && prefetch >= 0)) throw new RangeError("prefetch is no integer from 0 up");
     const client = this.#client();
     const environment: Environment = {
       calls: this.calls,
@@ -325,13 +312,7 @@ export class App extends Producer {
       where: `database "${client.database}" at ${client.host}:${client.port}`,
     };
     const queue = new Queue(this.#link, this.#actor, () => worker.hear());
-    const worker = new Worker(
-      queue,
-      environment,
-      registered,
-      { ...options, concurrency, prefetch },
-      this.log,
-    );
+    const worker = new Worker(queue, environment, registered, { ...options, concurrency, prefetch }, this.log);
     return worker;
   }
 

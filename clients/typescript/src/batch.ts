@@ -42,9 +42,7 @@ export class Batch<T extends { readonly id: string }> {
     if (made instanceof Map) return made;
     if (!Array.isArray(made)) return new Map(Object.entries(made));
     if (made.length !== this.#begun.length)
-      throw new TypeError(
-        `a batch of ${this.#begun.length} returns so many results, or an object of them by id`,
-      );
+      throw new TypeError(`a batch of ${this.#begun.length} returns so many results, or an object of them by id`);
     return new Map(this.#begun.map(({ id }, n) => [id, made[n]]));
   }
 }

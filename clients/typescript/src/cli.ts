@@ -71,9 +71,7 @@ const COMMANDS: Record<string, Command> = {
     },
     { key: "list" },
   ),
-  signal: of("ID [RESULT]", "Gives a signal.", (app, [id, result]) =>
-    app.signal(id as string, jsonOrText(result)),
-  ),
+  signal: of("ID [RESULT]", "Gives a signal.", (app, [id, result]) => app.signal(id as string, jsonOrText(result))),
   cancel: of("ID…", "Aborts tasks that have not settled.", (app, ids) => app.cancel(ids)),
   retry: of("ID…", "Gives aborted tasks new tries.", (app, ids) => app.retry(ids)),
   rerun: of("ID…", "Starts settled tasks over, and what depends on them.", (app, ids) => app.rerun(ids)),
@@ -103,9 +101,7 @@ const COMMANDS: Record<string, Command> = {
   ),
   resume: of("", "Ends a pause.", (app, _, { conninfo, ...target }) => app.resume(target as never), TARGET),
   unschedule: of("NAME", "Removes a schedule.", (app, [name]) => app.unschedule(name as string)),
-  "run-schedule": of("NAME", "Inserts a run of a schedule now.", (app, [name]) =>
-    app.runSchedule(name as string),
-  ),
+  "run-schedule": of("NAME", "Inserts a run of a schedule now.", (app, [name]) => app.runSchedule(name as string)),
   schedule: of(
     "NAME CRON ACTION [BODY]",
     "Writes a schedule.",
@@ -193,10 +189,7 @@ function typed(settings: Options): Options {
   return Object.fromEntries(
     Object.entries(settings).map(([name, value]) => {
       const type = SETTINGS[name.replaceAll("-", "_")];
-      return [
-        camel(name),
-        type === "interval" ? value : type === "text[]" ? value.split(",") : jsonOrText(value),
-      ];
+      return [camel(name), type === "interval" ? value : type === "text[]" ? value.split(",") : jsonOrText(value)];
     }),
   );
 }
@@ -213,9 +206,7 @@ async function main([name = "", ...words]: string[]): Promise<void> {
   const command = COMMANDS[name];
   if (!command || words.includes("--help")) {
     const shown = command ? { [name]: command } : COMMANDS;
-    const lines = Object.entries(shown).map(
-      ([each, { operands, help }]) => `  ${each} ${operands}\n      ${help}`,
-    );
+    const lines = Object.entries(shown).map(([each, { operands, help }]) => `  ${each} ${operands}\n      ${help}`);
     console.log([USAGE, ...lines].join("\n"));
     if (!command && name !== "" && name !== "--help") process.exitCode = 2;
     return;
@@ -226,9 +217,7 @@ async function main([name = "", ...words]: string[]): Promise<void> {
     options: Object.fromEntries(
       Object.entries(command.options).map(([option, kind]) => [
         option,
-        kind === "boolean"
-          ? { type: "boolean" as const }
-          : { type: "string" as const, multiple: kind === "list" },
+        kind === "boolean" ? { type: "boolean" as const } : { type: "string" as const, multiple: kind === "list" },
       ]),
     ),
   });

@@ -72,17 +72,11 @@ export class Context {
    * two, the function runs again: what it does elsewhere needs an idempotency key, such as `${ctx.id}/pay`.
    */
   step<T>(name: string, run: () => T | Promise<T>, options: StepOptions = {}): Promise<T> {
-    return this.#perform(name, options, false, async (step) =>
-      this.#saved.save(step, await this.#whole(run)),
-    );
+    return this.#perform(name, options, false, async (step) => this.#saved.save(step, await this.#whole(run)));
   }
 
   /** Runs the function in a transaction that saves the step, too: its rows are written exactly once. */
-  transaction<T>(
-    name: string,
-    run: (client: PoolClient) => T | Promise<T>,
-    options: StepOptions = {},
-  ): Promise<T> {
+  transaction<T>(name: string, run: (client: PoolClient) => T | Promise<T>, options: StepOptions = {}): Promise<T> {
     return this.#perform(name, options, true, (step) =>
       inTransaction(this.#environment.pool(), this.task, async (client) =>
         this.#saved.save(step, await this.#whole(() => run(client)), client),
@@ -98,12 +92,7 @@ export class Context {
   }
 
   /** Runs what is not saved yet. */
-  #perform<T>(
-    name: string,
-    options: StepOptions,
-    transaction: boolean,
-    run: (step: string) => Promise<T>,
-  ): Promise<T> {
+  #perform<T>(name: string, options: StepOptions, transaction: boolean, run: (step: string) => Promise<T>): Promise<T> {
     return handedOut(async () => {
       const { outer } = this.#suspension;
       // With all connections of the pool in outer ones, no inner one would ever get its own.
@@ -126,8 +115,7 @@ export class Context {
   waitFor<T = unknown>(name: string, options: WaitOptions & SignalToWaitFor): Promise<T>;
   waitFor(name: string, options: WaitOptions & (SignalToWaitFor | TasksToWaitFor)): Promise<unknown> {
     return handedOut(async () => {
-      const elements =
-        "signal" in options ? [signalElement(options)] : options.tasks.map((id) => ({ id: idOf(id) }));
+      const elements = "signal" in options ? [signalElement(options)] : options.tasks.map((id) => ({ id: idOf(id) }));
       const ids = elements.map(({ id }) => String(id));
       const results = await this.#waiting.results(name, options, {
         known: () => ids,
@@ -174,8 +162,7 @@ export class Context {
   ): Promise<unknown[]> {
     const { unique, timeout, returnAborted = false, ...keys } = options;
     const known = (step: string) => this.#saved.get(`${step}:tasks`) as string[] | undefined;
-    const insert = (step: string) =>
-      this.#saved.insert(step, bodies, { ...keys, action }, this.#environment.check);
+    const insert = (step: string) => this.#saved.insert(step, bodies, { ...keys, action }, this.#environment.check);
     const kind: Kind = {
       inserts: true,
       known,
@@ -187,9 +174,7 @@ export class Context {
   /** Waits for so long. */
   sleep(name: string, duration: Duration, options: StepOptions = {}): Promise<void> {
     const kind: Kind = { sleeps: true, known: () => undefined, elements: () => [] };
-    return handedOut(
-      async () => void (await this.#waiting.results(name, { ...options, timeout: duration }, kind)),
-    );
+    return handedOut(async () => void (await this.#waiting.results(name, { ...options, timeout: duration }, kind)));
   }
 }
 

@@ -102,9 +102,7 @@ export class Declared {
 
   async #before(run: Run): Promise<Kept | undefined> {
     if (this.#name === undefined) return undefined;
-    const [row] = await run("SELECT result::text FROM taskq.tasks WHERE id = $1::text AND signal", [
-      this.#id,
-    ]);
+    const [row] = await run("SELECT result::text FROM taskq.tasks WHERE id = $1::text AND signal", [this.#id]);
     return row ? (JSON.parse(row.result ?? "null") ?? {}) : undefined;
   }
 
@@ -135,8 +133,7 @@ export class Declared {
   #tell({ settings = {}, schedules = [] }: Kept): void {
     const gone = Object.entries(settings).map(([action, names]) => `${names.join(", ")} of ${action}`);
     gone.push(...schedules.map((name) => `schedule "${name}"`));
-    if (gone.length > 0)
-      this.#log.warn(`the code no longer has, and setup with prune removes: ${gone.join("; ")}`);
+    if (gone.length > 0) this.#log.warn(`the code no longer has, and setup with prune removes: ${gone.join("; ")}`);
   }
 }
 
@@ -148,12 +145,7 @@ async function set(run: Run, action: string, settings: Setting[]): Promise<void>
 }
 
 /** The settings that the database has none of; those that it has otherwise are told. */
-async function lackingOf(
-  run: Run,
-  action: string,
-  settings: ActionSettings,
-  others: string[],
-): Promise<Setting[]> {
+async function lackingOf(run: Run, action: string, settings: ActionSettings, others: string[]): Promise<Setting[]> {
   const own = settingsOf(settings);
   if (own.length === 0) return [];
   // What is as it is without a setting is not NULL for all. The names are ours.

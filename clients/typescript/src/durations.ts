@@ -4,9 +4,7 @@ import type { Duration } from "./types.js";
 /** An interval as the queue takes it. */
 export function interval(duration: Duration): string {
   if (typeof duration === "string") return duration;
-  throw new TypeError(
-    `a length of time is a text such as "${duration} milliseconds", not ${inspect(duration)}`,
-  );
+  throw new TypeError(`a length of time is a text such as "${duration} milliseconds", not ${inspect(duration)}`);
 }
 
 /** A number that the queue takes: JSON has no NaN and no Infinity, and would make nothing of them. */

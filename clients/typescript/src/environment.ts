@@ -38,11 +38,7 @@ export function runningIn({ host, port, database }: Client): Set<string> {
 }
 
 /** Runs work of a task in a transaction on a connection of the pool. */
-export async function inTransaction<T>(
-  pool: Pool,
-  task: Task,
-  work: (client: PoolClient) => Promise<T>,
-): Promise<T> {
+export async function inTransaction<T>(pool: Pool, task: Task, work: (client: PoolClient) => Promise<T>): Promise<T> {
   const client = await pool.connect();
   let broken: Error | undefined;
   // An error that is listened to by none ends the process. The next statement fails anyway.

@@ -26,8 +26,7 @@ export class Retry extends Error {
   constructor(message: string, options: RetryOptions = {}) {
     super(message);
     // What the queue would refuse fails here, where it is written.
-    for (const duration of [options.after, options.delayWorkgroup])
-      duration === undefined || interval(duration);
+    for (const duration of [options.after, options.delayWorkgroup]) duration === undefined || interval(duration);
     this.options = options;
   }
 }

@@ -17,11 +17,7 @@ export type Answer<Result> = Result | Complete<Result> | Promise<Result | Comple
 export type Handler<Body, Result> = (body: Body, task: Task) => Answer<Result>;
 
 /** Performs a task inside the transaction that completes it. */
-export type TransactionalHandler<Body, Result> = (
-  body: Body,
-  task: Task,
-  client: PoolClient,
-) => Answer<Result>;
+export type TransactionalHandler<Body, Result> = (body: Body, task: Task, client: PoolClient) => Answer<Result>;
 
 /** A function that is left while it waits, and entered again. */
 export type Workflow<Body, Result> = (ctx: Context, body: Body) => Answer<Result>;
@@ -134,10 +130,7 @@ const ROLLED_BACK: Return = {
 };
 
 /** A handler that is run inside the transaction that completes the task. */
-export function transactional(
-  handler: TransactionalHandler<any, unknown>,
-  takes: Takes,
-): Registered["perform"] {
+export function transactional(handler: TransactionalHandler<any, unknown>, takes: Takes): Registered["perform"] {
   return async (task, { pool }) => {
     const body = await bodyOf(task, takes);
     return inTransaction(pool(), task, async (client) => {

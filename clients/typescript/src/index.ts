@@ -43,30 +43,4 @@ export type {
 } from "./handlers.js";
 export type { WorkOptions } from "./places.js";
 export { Complete, type CompleteOptions, type Task } from "./task.js";
-export type {
-  ActionSettings,
-  Backoff,
-  Condition,
-  Dependency,
-  DependencyResult,
-  Duration,
-  GroupSettings,
-  Id,
-  InsertCall,
-  Instant,
-  LogFields,
-  Logger,
-  Named,
-  NewTask,
-  Queryable,
-  ScheduleOptions,
-  Schema,
-  SchemaResult,
-  Selection,
-  Settled,
-  StandardSchema,
-  Target,
-  TaskOptions,
-  TaskState,
-  UniqueBy,
-} from "./types.js";
+export type * from "./types.js";

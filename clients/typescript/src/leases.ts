@@ -158,8 +158,7 @@ export class Leases {
       try {
         await this.#send([performance], lease, NO_PATIENCE);
       } catch (error) {
-        if (!isLocked(performance))
-          this.#log.warn(`no heartbeat for ${performance.task.id}: ${describe(error)}`);
+        if (!isLocked(performance)) this.#log.warn(`no heartbeat for ${performance.task.id}: ${describe(error)}`);
         // Without a connection the others would fail as well, and each in its time.
         if (!sqlState(error)) return;
       }

@@ -135,12 +135,7 @@ export class Link {
  * Makes a call until it is answered. Its statement may run twice, if an answer gets lost, so it must be one that may: a token
  * is good once, and a step is kept as it was saved first.
  */
-export async function repeat<T>(
-  call: () => Promise<T>,
-  terms: Terms,
-  log: Logger,
-  divisible = false,
-): Promise<T> {
+export async function repeat<T>(call: () => Promise<T>, terms: Terms, log: Logger, divisible = false): Promise<T> {
   let tries = 0;
   for (let delay = FIRST_DELAY; ; delay = Math.min(2 * delay, LONGEST_DELAY)) {
     try {

@@ -9,11 +9,7 @@ interface InTransaction {
 /** What is asked, changed and ended by hand: the calls of an operator. Each is one call of SQL, and returns what that returns. */
 export abstract class Operators {
   /** The rows of a statement in the caller's transaction, or on the app's own connection. */
-  protected abstract run(
-    client: Queryable | undefined,
-    text: string,
-    values: (string | null)[],
-  ): Promise<any[]>;
+  protected abstract run(client: Queryable | undefined, text: string, values: (string | null)[]): Promise<any[]>;
 
   /** Aborts tasks that have not settled; how many. */
   cancel(tasks: Id | Id[] | Selection, options: { status?: string } & InTransaction = {}): Promise<number> {
@@ -51,9 +47,7 @@ export abstract class Operators {
 
   /** A task, as the view `taskq.tasks` shows it; `null` for an unknown id. */
   async get(task: Id, options: InTransaction = {}): Promise<TaskState | null> {
-    const [row] = await this.run(options.client, "SELECT * FROM taskq.tasks WHERE id = $1::text", [
-      idOf(task),
-    ]);
+    const [row] = await this.run(options.client, "SELECT * FROM taskq.tasks WHERE id = $1::text", [idOf(task)]);
     return row ? stateOf(row) : null;
   }
 
@@ -102,10 +96,7 @@ export abstract class Operators {
   async #set(call: string, name: string, settings: object, { client }: InTransaction): Promise<void> {
     const named = settingsOf(settings);
     const list = named.map(({ key, type }, n) => `, ${key} => $${n + 2}::text::${type}`).join("");
-    await this.run(client, `SELECT taskq.${call}($1::text${list})`, [
-      name,
-      ...named.map(({ value }) => value),
-    ]);
+    await this.run(client, `SELECT taskq.${call}($1::text${list})`, [name, ...named.map(({ value }) => value)]);
   }
 
   #target(verb: string, target: Target, options: InTransaction): Promise<number | boolean> {
@@ -125,9 +116,7 @@ export abstract class Operators {
     const byId = Array.isArray(tasks) || typeof tasks === "string" || "id" in tasks;
     const filters: [string, string][] = byId
       ? [["task_ids", arrayOf([tasks].flat().map((task) => idOf(task as Id)))]]
-      : Object.entries(tasks).flatMap(([key, values]) =>
-          values ? [[key, arrayOf(values)] as [string, string]] : [],
-        );
+      : Object.entries(tasks).flatMap(([key, values]) => (values ? [[key, arrayOf(values)] as [string, string]] : []));
     const others = Object.entries(more).filter(([, value]) => value !== undefined) as [string, string][];
     const types = [
       ...filters.map(() => "text[]"),

@@ -56,8 +56,7 @@ export class Performance {
   async complete({ results, steps }: Registered, calls: Calls): Promise<void> {
     if (!this.#incomplete) return;
     const { task } = this;
-    if (results)
-      task.results = resultsOf(await calls.call("SELECT * FROM taskq.dependency_results($1)", [task.id]));
+    if (results) task.results = resultsOf(await calls.call("SELECT * FROM taskq.dependency_results($1)", [task.id]));
     if (!steps) return;
     const rows = await calls.call("SELECT step, result FROM taskq.steps WHERE task_id = $1", [task.id]);
     task.steps = Object.fromEntries(rows.map(({ step, result }) => [step, result]));
@@ -178,11 +177,7 @@ export class Performance {
 }
 
 /** Performs a task, with what the program has put around each performance. */
-async function around(
-  task: Task,
-  registered: Registered,
-  environment: Environment,
-): Promise<Return | undefined> {
+async function around(task: Task, registered: Registered, environment: Environment): Promise<Return | undefined> {
   if (environment.arounds.length === 0) return registered.perform(task, environment);
   let performed: { outcome: Return | undefined } | undefined;
   const perform = async () => {

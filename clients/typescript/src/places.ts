@@ -99,8 +99,7 @@ export class Places {
       if (!next) return;
       const together = [next, ...this.#others(next.registered)];
       const begun = together.filter(({ performance }) => this.#mayBegin(performance));
-      const batch =
-        next.registered.size > 1 ? new Batch(begun.map(({ performance }) => performance.task)) : undefined;
+      const batch = next.registered.size > 1 ? new Batch(begun.map(({ performance }) => performance.task)) : undefined;
       for (const one of begun) {
         one.performance.task.batch = batch;
         this.#start(one);
@@ -121,10 +120,7 @@ export class Places {
   #mayBegin(performance: Performance): boolean {
     if (performance.task.lost) this.#host.end(performance, {});
     else if (performance.isShortOfTime)
-      this.#host.end(
-        performance,
-        performance.givenBack("given back: too little of its max_run_time was left"),
-      );
+      this.#host.end(performance, performance.givenBack("given back: too little of its max_run_time was left"));
     // An earlier try runs on here after its end: the next one begins when that has ended, here or elsewhere.
     else if (this.#environment.running.has(performance.task.id))
       this.#host.end(performance, performance.givenBack("given back: an earlier try still runs", STILL_RUNS));

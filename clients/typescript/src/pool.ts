@@ -28,8 +28,6 @@ export class OwnPool extends pg.Pool {
   async close(): Promise<void> {
     const lent = [...this.#lent];
     const ended = this.end();
-    await Promise.all(
-      lent.length === 0 ? [ended] : lent.map((client) => end(client as unknown as pg.Client)),
-    );
+    await Promise.all(lent.length === 0 ? [ended] : lent.map((client) => end(client as unknown as pg.Client)));
   }
 }

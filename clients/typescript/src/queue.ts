@@ -128,16 +128,13 @@ export class Queue {
 
   /** A claim does no more than to pass its rows on, or it would not see to what is due: how long it sleeps is known before. */
   async #meet(client: Client): Promise<void> {
-    const { rows } = await client.query(
-      `SELECT floor(1000 * extract(epoch FROM ${LONGEST_SLEEP}))::bigint AS longest`,
-    );
+    const { rows } = await client.query(`SELECT floor(1000 * extract(epoch FROM ${LONGEST_SLEEP}))::bigint AS longest`);
     this.#sleep = Math.min(SLEEP, rows[0].longest ?? SLEEP);
   }
 
   /** Lengths of time in milliseconds. The server reads intervals, so that none is read differently here. */
   async milliseconds(intervals: string[]): Promise<number[]> {
-    const query =
-      "SELECT (1000 * extract(epoch FROM i::interval))::bigint AS ms FROM unnest($1::text[]) AS i";
+    const query = "SELECT (1000 * extract(epoch FROM i::interval))::bigint AS ms FROM unnest($1::text[]) AS i";
     return (await this.#beats.call(query, [intervals])).map((row) => row.ms);
   }
 

@@ -35,8 +35,7 @@ export class Saved {
 
   /** Saves a step, and gives what is kept: what was saved first, as JSON has it. */
   async save<T>(step: string, result: T, client?: Queryable): Promise<T> {
-    const query =
-      "SELECT taskq.save_step($1::text, $2::text::uuid, $3::text, $4::text::jsonb)::text AS saved";
+    const query = "SELECT taskq.save_step($1::text, $2::text::uuid, $3::text, $4::text::jsonb)::text AS saved";
     const values = [this.#task.id, this.#task.token, step, toJson(result) ?? null];
     const call = client ? runOn(client, query, values) : this.#calls.call(query, values);
     const [row] = await stored(`result of step "${step}"`, this.#task.held(call));

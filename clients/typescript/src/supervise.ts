@@ -26,8 +26,7 @@ export async function supervise(
     reload === undefined
       ? undefined
       : watch(reload, { recursive: true }, (_, file) => {
-          if (changed || file === null || !/^(?!.*(node_modules|\/\.|^\.)).*\.[cm]?[jt]sx?$/.test(file))
-            return;
+          if (changed || file === null || !/^(?!.*(node_modules|\/\.|^\.)).*\.[cm]?[jt]sx?$/.test(file)) return;
           changed = true;
           console.error("taskq: the code has changed");
           for (const child of children) child.kill("SIGTERM");

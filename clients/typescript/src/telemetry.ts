@@ -63,10 +63,7 @@ export interface Ending {
  * Performs a task within a consumer span. The first try is a child of the span that inserted the task. Later ones begin a
  * trace of their own that links to it, since they may come hours later.
  */
-export async function tracedPerformance<E extends Ending>(
-  task: Traced,
-  perform: () => Promise<E>,
-): Promise<E> {
+export async function tracedPerformance<E extends Ending>(task: Traced, perform: () => Promise<E>): Promise<E> {
   if (!otel) return perform();
   const { context, propagation, trace, ROOT_CONTEXT, SpanKind } = otel;
   // Nothing else of the metadata: an inserter could pass `baggage` to other services with it.

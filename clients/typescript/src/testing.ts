@@ -91,25 +91,17 @@ async function makeTemplate(
 ): Promise<void> {
   await client.query(`DROP DATABASE IF EXISTS ${template}_new WITH (FORCE)`);
   await client.query(`CREATE DATABASE ${template}_new`);
-  await withClient(
-    { connectionString: withDatabase(connectionString, `${template}_new`) },
-    async (inside) => {
-      await inside.query("CREATE EXTENSION taskq");
-      await setup?.(inside);
-    },
-  );
+  await withClient({ connectionString: withDatabase(connectionString, `${template}_new`) }, async (inside) => {
+    await inside.query("CREATE EXTENSION taskq");
+    await setup?.(inside);
+  });
   // The queue's background worker may have come into it meanwhile.
-  await client.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", [
-    `${template}_new`,
-  ]);
+  await client.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", [`${template}_new`]);
   await client.query(`ALTER DATABASE ${template}_new RENAME TO ${template}`);
 }
 
 /** Works until there is nothing to do. Throws the first error that a handler has thrown. */
-export async function drain(
-  app: App,
-  options: Omit<WorkOptions, "untilIdle" | "signals"> = {},
-): Promise<void> {
+export async function drain(app: App, options: Omit<WorkOptions, "untilIdle" | "signals"> = {}): Promise<void> {
   const errors: unknown[] = [];
   await app.work({
     ...options,
@@ -164,10 +156,7 @@ export async function travel(app: App, duration: Duration): Promise<Date> {
   return new Date(row.now);
 }
 
-async function withClient(
-  config: pg.ClientConfig,
-  work: (client: pg.Client) => Promise<void>,
-): Promise<void> {
+async function withClient(config: pg.ClientConfig, work: (client: pg.Client) => Promise<void>): Promise<void> {
   const { connectionString, database, ...rest } = config;
   const client = new pg.Client(
     connectionString

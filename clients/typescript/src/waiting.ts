@@ -47,9 +47,7 @@ export class Waiting {
     const end = await this.#suspension.wait(name, (number) => this.#wait(name, number, options, kind));
     if (end === null) return [];
     if (!Array.isArray(end)) return this.#suspension.fail(new TimedOut(`"${name}" has timed out`));
-    const results = end.map((each) =>
-      "aborted" in each ? new Aborted(each.task_id, each.aborted) : each.result,
-    );
+    const results = end.map((each) => ("aborted" in each ? new Aborted(each.task_id, each.aborted) : each.result));
     const error = returnAborted ? undefined : results.find((each) => each instanceof Aborted);
     return error ? this.#suspension.fail(error as Aborted) : results;
   }
@@ -68,8 +66,7 @@ export class Waiting {
     const busy = <T>(run: () => Promise<T>) => this.#suspension.busy(run);
     const { outer } = this.#suspension;
     // The suspension would wait for the step, and the step for what comes after the suspension.
-    if (outer)
-      throw new Error(`"${name}" waits within step "${outer.step}": wait before the step, or after it`);
+    if (outer) throw new Error(`"${name}" waits within step "${outer.step}": wait before the step, or after it`);
     const step = this.#names.of(name, { unique });
     if (timeout !== undefined) this.#names.take(`${step}:until`);
     if (kind.inserts) this.#names.take(`${step}:tasks`);

@@ -68,13 +68,7 @@ export class Worker {
   #crashed = false;
   #abandoned = false;
 
-  constructor(
-    queue: Queue,
-    environment: Environment,
-    actions: Registered[],
-    options: WorkOptions,
-    log: Logger,
-  ) {
+  constructor(queue: Queue, environment: Environment, actions: Registered[], options: WorkOptions, log: Logger) {
     this.#queue = queue;
     this.#environment = environment;
     this.#actions = new Map(actions.map((registered) => [registered.action, registered]));
@@ -243,8 +237,7 @@ export class Worker {
   #free(): number {
     // The handler of a late one has ended: it leaves its slot, but the late ones do not become more and more.
     const late = [...this.#hand].filter((performance) => performance.late).length;
-    let free =
-      this.#concurrency + (this.#options.prefetch ?? 0) - this.#hand.size + Math.min(late, this.#concurrency);
+    let free = this.#concurrency + (this.#options.prefetch ?? 0) - this.#hand.size + Math.min(late, this.#concurrency);
     for (const [claim, leaving] of this.#claims) free -= Math.max(claim.max - leaving, 0);
     return free;
   }
@@ -316,8 +309,7 @@ export class Worker {
       returned: (performances, granted) => {
         for (const performance of performances) this.#hand.delete(performance);
         const failed = performances.filter(({ failure }) => failure);
-        if (failed.length > 0)
-          this.#telling = this.#telling.then(() => tellFailures(this.#queue, this.#log, failed));
+        if (failed.length > 0) this.#telling = this.#telling.then(() => tellFailures(this.#queue, this.#log, failed));
         if (granted) this.#claimedAt = Date.now();
         this.#begin(granted ?? []);
         if (this.#over && !this.holds) void this.giveUp();

@@ -73,11 +73,7 @@ describe("what is put around handlers", () => {
     const app = database.app();
     class Hopeless extends Error {}
     app.task("hopeless", { abortOn: [Hopeless, RangeError] }, (kind) => {
-      throw kind === 1
-        ? new Hopeless("in vain")
-        : kind === 2
-          ? new RangeError("too far")
-          : new Error("later");
+      throw kind === 1 ? new Hopeless("in vain") : kind === 2 ? new RangeError("too far") : new Error("later");
     });
     let left: Task | undefined;
     app.task("left", (_, task) => {
@@ -90,11 +86,7 @@ describe("what is put around handlers", () => {
     const states = await Promise.all(ids.map(async (id) => (await database.task(id)).state));
     assert.deepEqual(states, ["aborted", "aborted", "scheduled"]);
     assert.equal(await leave.state(), "in-progress");
-    await database.rows(
-      "SELECT taskq.return_task($1, $2, result => '\"by another\"')",
-      left?.id,
-      left?.token,
-    );
+    await database.rows("SELECT taskq.return_task($1, $2, result => '\"by another\"')", left?.id, left?.token);
     assert.equal((await leave.wait()).result, "by another");
   });
 
@@ -103,9 +95,7 @@ describe("what is put around handlers", () => {
     const calls: number[] = [];
     app.batch<number>("index", { size: 4, maxTries: 1 }, (tasks) => {
       calls.push(tasks.length);
-      return tasks.map(({ body }) =>
-        body === 3 ? new Error("three") : body === 5 ? new Complete(50) : body,
-      );
+      return tasks.map(({ body }) => (body === 3 ? new Error("three") : body === 5 ? new Complete(50) : body));
     });
     const ids = await app.insertMany("index", [1, 2, 3, 4, 5, 6]);
     await app.work({ untilIdle: true });
@@ -139,9 +129,7 @@ describe("what is put around handlers", () => {
       "by id": ["Error: the batch has returned nothing for this task", "b"],
       object: ["id", "id"],
       nothing: [null, null],
-      "too few": new Array(2).fill(
-        "TypeError: a batch of 2 returns so many results, or an object of them by id",
-      ),
+      "too few": new Array(2).fill("TypeError: a batch of 2 returns so many results, or an object of them by id"),
       broken: ["Error: all of it", "Error: all of it"],
     });
   });

@@ -53,8 +53,7 @@ describe("after the end", () => {
       await begun.promise;
       const claiming = "usename = $1 AND query LIKE '%own_tasks($1, $2%' AND state = 'active'";
       await until(
-        async () =>
-          (await database.rows(`SELECT FROM pg_stat_activity WHERE ${claiming}`, user)).length === 1,
+        async () => (await database.rows(`SELECT FROM pg_stat_activity WHERE ${claiming}`, user)).length === 1,
         "the claim to sleep",
       );
       // Its next connection is refused.
@@ -62,9 +61,7 @@ describe("after the end", () => {
       await database.rows(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ${claiming}`, user);
       await assert.rejects(working, /not permitted to log in/);
       await database.rows(`ALTER ROLE ${user} LOGIN`);
-      const [{ id: second }] = await database.rows(
-        "SELECT taskq.insert_task('second', 'going on', '2') AS id",
-      );
+      const [{ id: second }] = await database.rows("SELECT taskq.insert_task('second', 'going on', '2') AS id");
       go.open();
       // Its signal was aborted, so it has not completed.
       const { num_tries } = await database.until(first, "ready");

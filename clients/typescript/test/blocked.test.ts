@@ -29,8 +29,7 @@ describe("a worker whose app waits", () => {
   /** Another transaction inserts these tasks, and stays open. */
   const taking = (ids: string[], work: () => Promise<void>) =>
     inTransaction(`SELECT taskq.insert_task(id, 'none') FROM unnest('{${ids}}'::text[]) AS id`, work);
-  const insertEach = (app: App, ids: string[]) =>
-    ids.map((id) => app.insert("none", null, { id, onConflict: "skip" }));
+  const insertEach = (app: App, ids: string[]) => ids.map((id) => app.insert("none", null, { id, onConflict: "skip" }));
   const untilWaiting = (count: number) =>
     until(
       async () =>

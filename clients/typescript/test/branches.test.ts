@@ -16,10 +16,7 @@ describe("branches of a workflow", () => {
     const app = database.app();
     let runs = 0;
     app.workflow("beside", (ctx) =>
-      Promise.all([
-        ctx.waitFor("go", { signal: "beside" }),
-        pause(300).then(() => ctx.step("late", () => ++runs)),
-      ]),
+      Promise.all([ctx.waitFor("go", { signal: "beside" }), pause(300).then(() => ctx.step("late", () => ++runs))]),
     );
     const { id } = await app.insert("beside");
     const working = app.work();

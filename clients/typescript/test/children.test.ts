@@ -31,9 +31,7 @@ describe("children of workflows", () => {
     await drain(app);
     assert.deepEqual((await database.task(id)).result, { none: [], one: 81, many: [1, 4, 9] });
     assert.equal(entered, 3);
-    const ids = await database.rows(
-      "SELECT id, priority FROM taskq.tasks WHERE action = 'square' ORDER BY id",
-    );
+    const ids = await database.rows("SELECT id, priority FROM taskq.tasks WHERE action = 'square' ORDER BY id");
     assert.ok(ids.every(({ id }) => /^children\/(one|many)\/\d$/.test(id)));
     assert.deepEqual(
       ids.map(({ priority }) => priority),

@@ -83,14 +83,7 @@ describe("the command line", () => {
     assert.equal(await taskq("retry", "7"), "1");
     assert.equal(await taskq("cancel", "7"), "1");
     assert.equal(await taskq("rerun", "7"), "1");
-    await taskq(
-      "set-action",
-      "looked after",
-      "--max-concurrency",
-      "4",
-      "--rate-limit=10",
-      "--rate-period=1 second",
-    );
+    await taskq("set-action", "looked after", "--max-concurrency", "4", "--rate-limit=10", "--rate-period=1 second");
     const [settings] = await database.rows("SELECT * FROM taskq.actions WHERE action = 'looked after'");
     assert.deepEqual([settings.max_concurrency, settings.rate_limit], [4, 10]);
     await taskq("set-group", "g", "--max-concurrency", "2");
@@ -140,11 +133,7 @@ describe("the command line", () => {
     const { child, exited, output } = begin("work", path, "--processes", "2");
     await until(() => output().split("performs tasks").length === 3, "two workers", output);
     const dies = await taskq("insert", "dies");
-    await until(
-      () => /process \d of 2 has ended with 3, and is begun anew/.test(output()),
-      "the death",
-      output,
-    );
+    await until(() => /process \d of 2 has ended with 3, and is begun anew/.test(output()), "the death", output);
     await until(() => output().split("performs tasks").length >= 4, "another worker", output);
     await database.rows("SELECT taskq.cancel_tasks(ARRAY[$1])", dies);
     const id = await taskq("insert", "pid");

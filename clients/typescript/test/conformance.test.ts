@@ -73,15 +73,9 @@ describe("conformance", { skip: folder === "" }, () => {
     for (const [n, one] of stored.entries()) {
       const kinds = ["any", "text"].filter((kind) => kind in one);
       for (const kind of kinds)
-        await database.rows(
-          "SELECT taskq.insert_task($1, $2, $3::text)",
-          `read ${kind} ${n}`,
-          kind,
-          one.stored,
-        );
+        await database.rows("SELECT taskq.insert_task($1, $2, $3::text)", `read ${kind} ${n}`, kind, one.stored);
       await app.work({ untilIdle: true });
-      for (const kind of kinds)
-        assert.deepEqual(got.get(`read ${kind} ${n}`), one[kind], JSON.stringify(one));
+      for (const kind of kinds) assert.deepEqual(got.get(`read ${kind} ${n}`), one[kind], JSON.stringify(one));
     }
     for (const { value } of refused)
       await assert.rejects(app.insert("refused", meant(value)), TypeError, JSON.stringify(value));
@@ -112,10 +106,7 @@ describe("conformance", { skip: folder === "" }, () => {
       if (status) assert.equal(task.status, status);
       for (const [id, child] of Object.entries<any>(children)) {
         const { body, state } = await database.task(id);
-        assert.deepEqual(
-          ["json" in child ? JSON.parse(body) : body, state],
-          [child.json ?? child.body, child.state],
-        );
+        assert.deepEqual(["json" in child ? JSON.parse(body) : body, state], [child.json ?? child.body, child.state]);
       }
     }
   });
@@ -153,9 +144,7 @@ describe("conformance", { skip: folder === "" }, () => {
         error,
       );
     }
-    await database.rows(
-      "DO $$ BEGIN CREATE ROLE without_rights LOGIN; EXCEPTION WHEN duplicate_object THEN END $$",
-    );
+    await database.rows("DO $$ BEGIN CREATE ROLE without_rights LOGIN; EXCEPTION WHEN duplicate_object THEN END $$");
     const without: Record<string, App> = {
       "the extension": database.app({ connectionString: undefined, database: "postgres" }),
       "a right": database.app({
@@ -175,8 +164,7 @@ describe("conformance", { skip: folder === "" }, () => {
   test("durations, times and numbers", async () => {
     const { taken, keys, refused, times, numbers } = read("durations");
     const app = database.app();
-    for (const { text } of taken)
-      for (const key of keys) await app.insert("taken", null, keysOf({ [key]: text }));
+    for (const { text } of taken) for (const key of keys) await app.insert("taken", null, keysOf({ [key]: text }));
     for (const { value, says } of refused)
       for (const key of keys)
         await assert.rejects(
@@ -228,12 +216,9 @@ describe("conformance", { skip: folder === "" }, () => {
         const steps = await own.database.rows("SELECT step, result FROM taskq.steps WHERE task_id = 'W'");
         check(Object.fromEntries(steps.map(({ step, result }) => [step, result])), entry.steps, where);
         const ids = async (condition: string) =>
-          (await own.database.rows(`SELECT id FROM taskq.tasks WHERE ${condition} ORDER BY id`)).map(
-            ({ id }) => id,
-          );
+          (await own.database.rows(`SELECT id FROM taskq.tasks WHERE ${condition} ORDER BY id`)).map(({ id }) => id);
         if (entry.children) check(await ids("id LIKE 'W/%'"), entry.children, where);
-        if (entry.signals)
-          check(await ids("signal AND state NOT IN ('completed', 'aborted')"), entry.signals, where);
+        if (entry.signals) check(await ids("signal AND state NOT IN ('completed', 'aborted')"), entry.signals, where);
         if (entry.status) assert.ok(task.status.includes(entry.status), `${where}: ${task.status}`);
         if ("gives" in entry) assert.deepEqual(task.result, entry.gives, where);
       }
@@ -256,9 +241,7 @@ describe("conformance", { skip: folder === "" }, () => {
         app.schedule("nightly", "0 3 * * *", "none");
         await app.setup();
         sent.length = 0;
-        await making(app, call, given, sends).catch((error) =>
-          assert.equal(error.code, fails, `${call}: ${error}`),
-        );
+        await making(app, call, given, sends).catch((error) => assert.equal(error.code, fails, `${call}: ${error}`));
         const found = sent
           .filter((text) => text.includes(`taskq.${sends}(`))
           .map((text) => argumentsOf(text, sends, signatures[sends]));
@@ -300,11 +283,7 @@ describe("conformance", { skip: folder === "" }, () => {
       await working;
       for (const key of Object.keys(expected).filter((key) => key !== "incomplete")) {
         const value = key === "results" ? task.results.map((each) => snake(each)) : (task as any)[camel(key)];
-        assert.deepEqual(
-          value,
-          key === "metadata" ? (expected[key] ?? {}) : expected[key],
-          `${row.task_id}: ${key}`,
-        );
+        assert.deepEqual(value, key === "metadata" ? (expected[key] ?? {}) : expected[key], `${row.task_id}: ${key}`);
       }
       await own.database.rows("DROP FUNCTION taskq.own_tasks");
       await own.database.rows("ALTER FUNCTION taskq.real RENAME TO own_tasks");
@@ -351,10 +330,7 @@ async function databaseOf(): Promise<{ database: Database; [Symbol.asyncDispose]
 
 const snake = (value: object) =>
   Object.fromEntries(
-    Object.entries(value).map(([key, each]) => [
-      key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
-      each,
-    ]),
+    Object.entries(value).map(([key, each]) => [key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), each]),
   );
 
 /** A call of a context. */

@@ -32,9 +32,7 @@ describe("a worker that is stopped before it has a connection", () => {
 
   test("ends at once while it connects for a claim, and claims nothing", async () => {
     const connected = gate();
-    const half = await between(database, (socket, number) =>
-      number === 0 ? pipe(socket) : connected.open(),
-    );
+    const half = await between(database, (socket, number) => (number === 0 ? pipe(socket) : connected.open()));
     const app = database.app({ connectionString: half.connectionString });
     app.task("any", () => assert.fail("it has been stopped"));
     const id = await database.app().insert("any");

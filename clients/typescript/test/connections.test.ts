@@ -104,9 +104,7 @@ describe("the app's connections", () => {
     const failing = assert.rejects(working, /does not exist/);
     await database.until(id, "in-progress");
     await database.rows("ALTER FUNCTION taskq.own_tasks RENAME TO other");
-    await database.rows(
-      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'failed'",
-    );
+    await database.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'failed'");
     await failing;
     await database.rows("ALTER FUNCTION taskq.other RENAME TO own_tasks");
     await app.close();

@@ -104,9 +104,7 @@ describe("settings and schedules of the code", () => {
   });
 
   test("are left as they are without the rights of an operator", async () => {
-    await database.rows(
-      "DO $$ BEGIN CREATE ROLE a_worker LOGIN; EXCEPTION WHEN duplicate_object THEN END $$",
-    );
+    await database.rows("DO $$ BEGIN CREATE ROLE a_worker LOGIN; EXCEPTION WHEN duplicate_object THEN END $$");
     await database.rows("SELECT taskq.grant_worker('a_worker')");
     const app = database.app({ connectionString: undefined, database: database.name, user: "a_worker" });
     app.task("mine", { maxConcurrency: 3 }, () => "done");

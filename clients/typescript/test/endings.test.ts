@@ -89,10 +89,7 @@ describe("what handlers return and throw", () => {
       later,
     );
     assert.deepEqual(row, { status: "come back", late: true });
-    assert.deepEqual(
-      [(await database.task(atOnce)).state, (await database.task(atOnce)).num_tries],
-      ["completed", 3],
-    );
+    assert.deepEqual([(await database.task(atOnce)).state, (await database.task(atOnce)).num_tries], ["completed", 3]);
     assert.deepEqual(
       [(await database.task(uncounted)).state, (await database.task(uncounted)).num_tries],
       ["scheduled", 0],
@@ -124,9 +121,7 @@ describe("what handlers return and throw", () => {
 
   test("results that cannot be stored", async () => {
     const app = database.app();
-    app.task("result", (n: number | null) =>
-      n === null ? "good" : (results[n] as (typeof results)[0])[1](),
-    );
+    app.task("result", (n: number | null) => (n === null ? "good" : (results[n] as (typeof results)[0])[1]()));
     const ids = await app.insertMany(
       "result",
       results.map((_, n) => n),
@@ -165,17 +160,11 @@ describe("what handlers return and throw", () => {
 
   test("children that the queue refuses give the task back, and say why", async () => {
     const app = database.app();
-    app.task(
-      "bad parent",
-      () => new Complete(1, { children: [{ action: "child", dependsOn: ["no such task"] }] }),
-    );
+    app.task("bad parent", () => new Complete(1, { children: [{ action: "child", dependsOn: ["no such task"] }] }));
     const { id } = await app.insert("bad parent");
     await app.work({ untilIdle: true });
     const task = await database.task(id);
-    assert.deepEqual(
-      [task.state, /its return was refused: .*no such task/.test(task.status)],
-      ["scheduled", true],
-    );
+    assert.deepEqual([task.state, /its return was refused: .*no such task/.test(task.status)], ["scheduled", true]);
   });
 
   test("a body that does not fit aborts the task", async () => {
@@ -216,10 +205,7 @@ describe("what handlers return and throw", () => {
     await app.insert("end", null, { dependsOn: [parent] });
     await drain(app);
     assert.deepEqual(order, ["leaf", "end"]);
-    assert.deepEqual(
-      [(await database.task(parent)).status, (await database.task(parent)).result],
-      ["split", "done"],
-    );
+    assert.deepEqual([(await database.task(parent)).status, (await database.task(parent)).result], ["split", "done"]);
   });
 
   test("a checkpoint comes with the next try", async () => {

@@ -33,10 +33,7 @@ describe("the primary is lost, and its standby promoted", { skip }, () => {
   });
 
   const replication = (condition: string, what: string) =>
-    until(
-      async () => (await primary.query(`SELECT FROM pg_stat_replication WHERE ${condition}`)).length === 1,
-      what,
-    );
+    until(async () => (await primary.query(`SELECT FROM pg_stat_replication WHERE ${condition}`)).length === 1, what);
 
   /** Have each commit wait for the standby: what has been answered is there after the failover. */
   async function replicateEachCommit(): Promise<void> {
@@ -118,8 +115,7 @@ describe("the primary is lost, and its standby promoted", { skip }, () => {
     await standby.query("SELECT pg_promote()");
     // The first run still goes on here: until it has ended, what is granted goes back.
     await until(
-      async () =>
-        (await standby.query("SELECT FROM taskq.tasks WHERE id = 'slow' AND num_releases > 0")).length === 1,
+      async () => (await standby.query("SELECT FROM taskq.tasks WHERE id = 'slow' AND num_releases > 0")).length === 1,
       "the claim from the standby",
     );
     assert.equal(runs, 1);

@@ -45,15 +45,7 @@ describe("insertion", () => {
     const task = await database.task(id);
     assert.equal(id, "all keys");
     assert.deepEqual(
-      [
-        task.priority,
-        task.max_tries,
-        task.group_id,
-        task.workgroup,
-        task.merge_key,
-        task.metadata,
-        task.state,
-      ],
+      [task.priority, task.max_tries, task.group_id, task.workgroup, task.merge_key, task.metadata, task.state],
       [7, 3, "g", "w", "m", { by: "ann" }, "blocked"],
     );
     assert.equal(task.total_dependencies, 1);
@@ -101,13 +93,10 @@ describe("insertion", () => {
   test("a refusal is thrown, and nothing is inserted", async () => {
     const dependsOn = ["no such task"];
     await assert.rejects(app.insert("refused", null, { dependsOn }), { code: "TQ003" });
-    await assert.rejects(
-      app.insertTasks([{ action: "refused" }, { action: "refused", colour: "red" } as never]),
-      {
-        code: "TQ006",
-        message: /colour/,
-      },
-    );
+    await assert.rejects(app.insertTasks([{ action: "refused" }, { action: "refused", colour: "red" } as never]), {
+      code: "TQ006",
+      message: /colour/,
+    });
     assert.deepEqual(await database.states("refused"), {});
   });
 
@@ -203,8 +192,7 @@ describe("insertion", () => {
 
   test("in a transaction of Prisma, by the one method that is called of it", async () => {
     const client = {
-      $queryRawUnsafe: async (text: string, ...values: unknown[]) =>
-        (await database.client.query(text, values)).rows,
+      $queryRawUnsafe: async (text: string, ...values: unknown[]) => (await database.client.query(text, values)).rows,
     };
     assert.equal((await app.insert("orm", 1, { id: "prisma", client })).id, "prisma");
   });

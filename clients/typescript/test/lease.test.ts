@@ -19,9 +19,7 @@ describe("leases", () => {
     other.task("slow", { lease: "1 second" }, () => assert.fail("it is held"));
     const working = [
       app.work(),
-      until(async () => (await database.task(id)).state === "in-progress", "the claim").then(() =>
-        other.work(),
-      ),
+      until(async () => (await database.task(id)).state === "in-progress", "the claim").then(() => other.work()),
     ];
     await database.until(id, "completed");
     assert.equal((await database.task(id)).num_tries, 1);
@@ -61,13 +59,8 @@ describe("leases", () => {
     const working = app.work({ concurrency: 1 });
     await database.until(id, "in-progress");
     await database.rows("SELECT taskq.release_tasks(ARRAY[$1])", id);
-    const [{ token }] = await database.rows(
-      "SELECT token FROM taskq.own_tasks('thief', 1, '{taken}', '1 hour')",
-    );
-    await until(
-      () => app.lines.some((line) => line.includes("lost, it was cancelled or taken over")),
-      "the loss",
-    );
+    const [{ token }] = await database.rows("SELECT token FROM taskq.own_tasks('thief', 1, '{taken}', '1 hour')");
+    await until(() => app.lines.some((line) => line.includes("lost, it was cancelled or taken over")), "the loss");
     go.open();
     await database.rows("SELECT taskq.return_task($1, $2, result => '\"of the second\"')", id, token);
     const { id: next } = await app.insert("taken");
@@ -119,8 +112,7 @@ describe("leases", () => {
     await client.query("COMMIT");
     await client.end();
     go.open();
-    for (const id of [beaten, "returned"])
-      assert.equal((await database.until(id, "completed")).num_tries, 1, id);
+    for (const id of [beaten, "returned"]) assert.equal((await database.until(id, "completed")).num_tries, 1, id);
     await Promise.all([app.stop(), thief.stop()]);
     await Promise.all(working);
   });

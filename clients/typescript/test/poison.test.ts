@@ -63,11 +63,7 @@ describe("poison", () => {
       "aborted",
       /object/,
     ],
-    "an inspection that throws": [
-      thrown({ [inspect.custom]: thrown(new Error("not this")) }),
-      "scheduled",
-      /no text/,
-    ],
+    "an inspection that throws": [thrown({ [inspect.custom]: thrown(new Error("not this")) }), "scheduled", /no text/],
     "a code that throws": [thrown(Object.defineProperty({}, "code", throwing)), "scheduled", /./],
     "a revoked proxy": [thrown(revoked()), "scheduled", /no text/],
   };
@@ -83,10 +79,7 @@ describe("poison", () => {
       const task = await database.task(id);
       assert.equal(task.state, state);
       if (status) assert.match(task.status, status);
-      assert.deepEqual(
-        [(await database.task(beside)).result, (await database.task(beside)).num_tries],
-        ["fine", 1],
-      );
+      assert.deepEqual([(await database.task(beside)).result, (await database.task(beside)).num_tries], ["fine", 1]);
     });
   }
 

@@ -32,9 +32,7 @@ describe("connections of a pool", () => {
       const app = database.app(pool ? { pool } : { connectionString });
       const action = `any, ${given}`;
       app.task(action, { transactional: true }, () => "done");
-      const id = await database
-        .app()
-        .insert(action, null, { backoff: { kind: "fixed", initial: "0 milliseconds" } });
+      const id = await database.app().insert(action, null, { backoff: { kind: "fixed", initial: "0 milliseconds" } });
       const working = app.work();
       assert.equal((await database.until(id, "completed")).result, "done");
       assert.equal(lost, 1);

@@ -48,9 +48,7 @@ describe("the app", () => {
       assert.ok((await told.promise) < 10_000);
       assert.equal(await handle.state(), "aborted");
       told = gate<number>();
-      await database.rows(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'told'",
-      );
+      await database.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'told'");
     }
     await app.stop();
     await working;
@@ -122,10 +120,7 @@ describe("the app", () => {
       },
       (n) => n,
     );
-    await assert.rejects(
-      ship.insert("one" as never),
-      /action "ship": the body does not fit: a number is wanted/,
-    );
+    await assert.rejects(ship.insert("one" as never), /action "ship": the body does not fit: a number is wanted/);
     await ship.insert(1);
     for (let n = 0; n < 2; n++) await app.insert("shipp", 1);
     assert.equal(app.lines.filter((line) => line.includes('action "shipp" has no handler')).length, 1);
@@ -168,10 +163,7 @@ describe("the app", () => {
     });
     await app.work({ untilIdle: true });
     const said = (id: string) => app.lines.find((line) => line.includes(id)) ?? "";
-    assert.match(
-      said(task.id),
-      /fails ".*": try 1 of 1 failed, and there is no other: TypeError: outside\n +at /,
-    );
+    assert.match(said(task.id), /fails ".*": try 1 of 1 failed, and there is no other: TypeError: outside\n +at /);
     assert.match(said(task.id), /first[\s\S]*second/);
     assert.match(said(again.id), /try 1 of 3 failed, the next one is at 20\d\d-/);
     assert.match(

@@ -12,9 +12,7 @@ describe("max_run_time", () => {
 
   /** Waits until the signal is aborted, and returns why. */
   const aborted = (signal: AbortSignal) =>
-    new Promise<unknown>((resolve) =>
-      signal.addEventListener("abort", () => resolve(signal.reason), { once: true }),
-    );
+    new Promise<unknown>((resolve) => signal.addEventListener("abort", () => resolve(signal.reason), { once: true }));
 
   test("ends the handler when it is over, and the next try begins after that", async () => {
     await database.rows(
@@ -91,9 +89,7 @@ describe("max_run_time", () => {
   });
 
   test("what waits for its turn begins with enough of it, or goes back", async () => {
-    await database.rows(
-      "SELECT taskq.set_action('fetched ahead', max_run_time => '2 seconds', max_tries => 3)",
-    );
+    await database.rows("SELECT taskq.set_action('fetched ahead', max_run_time => '2 seconds', max_tries => 3)");
     const app = database.app();
     let runs = 0;
     app.task("fetched ahead", () => {

@@ -48,8 +48,7 @@ describe("the server goes away", { skip }, () => {
       const working = app.work();
       await until(
         async () =>
-          (await server.query(`SELECT FROM taskq.tasks WHERE id = '${slow}' AND state = 'in-progress'`))
-            .length === 1,
+          (await server.query(`SELECT FROM taskq.tasks WHERE id = '${slow}' AND state = 'in-progress'`)).length === 1,
         "the claim",
       );
       await server.do(how);
@@ -60,11 +59,7 @@ describe("the server goes away", { skip }, () => {
       }
       go.open();
       const ended = async (id: string) =>
-        (
-          await server.query(
-            `SELECT result, num_tries FROM taskq.tasks WHERE id = '${id}' AND state = 'completed'`,
-          )
-        )[0];
+        (await server.query(`SELECT result, num_tries FROM taskq.tasks WHERE id = '${id}' AND state = 'completed'`))[0];
       await until(async () => (await ended(slow)) !== undefined, "the result");
       assert.deepEqual(await ended(slow), { result: "kept", num_tries: 1 });
       // Not through the app: its own connection may not have noticed yet, and an insertion is not repeated.
@@ -103,8 +98,7 @@ describe("the server goes away", { skip }, () => {
     const ours = "datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'taskq-pg'";
     await until(
       async () =>
-        (await server.query(`SELECT FROM pg_stat_activity WHERE ${ours} AND query LIKE '%own_tasks%'`))
-          .length === 1,
+        (await server.query(`SELECT FROM pg_stat_activity WHERE ${ours} AND query LIKE '%own_tasks%'`)).length === 1,
       "the claim to sleep",
     );
     const pids = (await server.query(`SELECT pid FROM pg_stat_activity WHERE ${ours}`)).map(({ pid }) => pid);

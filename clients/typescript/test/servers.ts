@@ -68,8 +68,7 @@ export class Server {
     await run("chown", ["-R", `${uid}:${gid}`, data]);
     await standby.start();
     await until(
-      async () =>
-        (await this.query("SELECT FROM pg_stat_replication WHERE state = 'streaming'")).length === 1,
+      async () => (await this.query("SELECT FROM pg_stat_replication WHERE state = 'streaming'")).length === 1,
       "the standby to stream",
     );
     return standby;

@@ -90,9 +90,7 @@ describe("settings of others", () => {
     assert.ok(Math.abs(then.getTime() - Date.now() - 3_600_000) < 1_800_000, `${then}`);
     const client = new pg.Client(database.connectionString);
     await client.connect();
-    const { rows } = await client.query(
-      "SELECT floor(1000 * extract(epoch FROM taskq.clock()))::bigint AS now",
-    );
+    const { rows } = await client.query("SELECT floor(1000 * extract(epoch FROM taskq.clock()))::bigint AS now");
     await client.end();
     assert.equal(Number(rows[0].now), then.getTime());
     const later = await travel(app, "1 day");

@@ -96,9 +96,7 @@ describe("steps", () => {
     const app = database.app();
     app.task("child", () => 1);
     app.workflow("call", (ctx) => ctx.step("outer", () => ctx.call("inner", "child")));
-    app.workflow("sleep", (ctx) =>
-      ctx.step("outer", () => pause(1).then(() => ctx.sleep("inner", "10 milliseconds"))),
-    );
+    app.workflow("sleep", (ctx) => ctx.step("outer", () => pause(1).then(() => ctx.sleep("inner", "10 milliseconds"))));
     app.workflow("signal", (ctx) => ctx.transaction("outer", () => ctx.waitFor("inner", { signal: "s" })));
     app.workflow("step", (ctx) => ctx.step("outer", () => ctx.step("inner", () => "fine")));
     for (const action of ["call", "sleep", "signal"]) {

@@ -19,8 +19,7 @@ describe("stopping and dying", () => {
   const idle = () =>
     until(
       async () =>
-        (await database.rows("SELECT FROM taskq.tasks WHERE status_code IN ('pending', 'in-progress')"))
-          .length === 0,
+        (await database.rows("SELECT FROM taskq.tasks WHERE status_code IN ('pending', 'in-progress')")).length === 0,
       "an empty queue",
     );
 
@@ -56,10 +55,7 @@ describe("stopping and dying", () => {
     const next = await insert("next", {});
     worker.kill("SIGTERM");
     assert.deepEqual(await worker.exited, { code: 0, signal: null });
-    assert.deepEqual(
-      [(await database.task(running)).state, (await database.task(next)).state],
-      ["completed", "ready"],
-    );
+    assert.deepEqual([(await database.task(running)).state, (await database.task(next)).state], ["completed", "ready"]);
     await database.rows("SELECT taskq.cancel_tasks('{next}')");
   });
 
@@ -110,19 +106,14 @@ describe("stopping and dying", () => {
       }
       assert.deepEqual(await worker.exited, { code: 0, signal: null });
       assert.ok(Date.now() - begun < 20_000, "it ends without that transaction");
-      assert.deepEqual(
-        [(await database.task(other)).state, (await database.task(other)).num_tries],
-        ["ready", 0],
-      );
+      assert.deepEqual([(await database.task(other)).state, (await database.task(other)).num_tries], ["ready", 0]);
       await database.rows("SELECT taskq.release_tasks(ARRAY[$1])", id);
       await database.rows("SELECT taskq.cancel_tasks($1::text[])", [id, other]);
     });
   }
 
   test("a handler that is left behind does not end the process while another app of it works", async () => {
-    await database.rows(
-      "SELECT taskq.insert_task(action, action) FROM unnest('{hasty,patient}'::text[]) AS action",
-    );
+    await database.rows("SELECT taskq.insert_task(action, action) FROM unnest('{hasty,patient}'::text[]) AS action");
     const worker = database.worker("two");
     for (const action of ["hasty", "patient"]) await worker.says(`begun ${action}`);
     worker.kill("SIGTERM");

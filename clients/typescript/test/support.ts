@@ -71,10 +71,7 @@ export class Database {
   }
 
   async states(action: string): Promise<Record<string, number>> {
-    const rows = await this.rows(
-      "SELECT state, count(*)::int FROM taskq.tasks WHERE action = $1 GROUP BY 1",
-      action,
-    );
+    const rows = await this.rows("SELECT state, count(*)::int FROM taskq.tasks WHERE action = $1 GROUP BY 1", action);
     return Object.fromEntries(rows.map(({ state, count }) => [state, count]));
   }
 

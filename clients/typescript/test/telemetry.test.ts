@@ -9,11 +9,7 @@ import {
   MeterProvider,
   PeriodicExportingMetricReader,
 } from "@opentelemetry/sdk-metrics";
-import {
-  BasicTracerProvider,
-  InMemorySpanExporter,
-  SimpleSpanProcessor,
-} from "@opentelemetry/sdk-trace-base";
+import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base";
 import { Reject, Retry } from "taskq-pg";
 import { Database } from "./support.js";
 
@@ -25,9 +21,7 @@ describe("telemetry", () => {
   before(async () => {
     context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
     propagation.setGlobalPropagator(new W3CTraceContextPropagator());
-    trace.setGlobalTracerProvider(
-      new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(spans)] }),
-    );
+    trace.setGlobalTracerProvider(new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(spans)] }));
     metrics.setGlobalMeterProvider(new MeterProvider({ readers: [reader] }));
     database = await Database.make();
   });
@@ -70,11 +64,7 @@ describe("telemetry", () => {
     );
     assert.deepEqual(inside, [first.spanContext().spanId, second.spanContext().spanId]);
     assert.deepEqual(
-      [
-        first.attributes["messaging.message.id"],
-        first.attributes["taskq.outcome"],
-        first.attributes["error.type"],
-      ],
+      [first.attributes["messaging.message.id"], first.attributes["taskq.outcome"], first.attributes["error.type"]],
       ["traced", "pending", "Retry"],
     );
     assert.equal(second.attributes["taskq.outcome"], "completed");
@@ -133,9 +123,7 @@ describe("telemetry", () => {
       .flatMap((resource) => resource.scopeMetrics)
       .flatMap((scope) => scope.metrics)
       .filter((metric) => metric.descriptor.name === "messaging.process.duration")
-      .flatMap(
-        (metric) => metric.dataPoints as { attributes: Record<string, unknown>; value: { count: number } }[],
-      )
+      .flatMap((metric) => metric.dataPoints as { attributes: Record<string, unknown>; value: { count: number } }[])
       .filter((point) => point.attributes["messaging.destination.name"] === "counted");
     assert.deepEqual(
       points

@@ -85,14 +85,7 @@ describe("taskq-pg/testing", () => {
     await drain(app);
     const tasks = await inserted(app, "mail");
     assert.deepEqual(
-      tasks.map(({ id, body, state, result, priority, groupId }) => [
-        id,
-        body,
-        state,
-        result,
-        priority,
-        groupId,
-      ]),
+      tasks.map(({ id, body, state, result, priority, groupId }) => [id, body, state, result, priority, groupId]),
       [
         ["1", "ann", "completed", 3, 3, "news"],
         ["2", "bob", "completed", 3, 0, null],

@@ -16,8 +16,7 @@ describe("transactions", () => {
     await pool.end();
     await database.drop();
   });
-  const bookings = async (id: string) =>
-    (await database.rows("SELECT FROM bookings WHERE id = $1", id)).length;
+  const bookings = async (id: string) => (await database.rows("SELECT FROM bookings WHERE id = $1", id)).length;
 
   for (const given of ["a pool of its own", "the pool that it was given"]) {
     test(`rows and completion are one, with ${given}`, async () => {
@@ -134,10 +133,7 @@ describe("transactions", () => {
     await app.work({ untilIdle: true });
     const { state, result, status, num_tries } = await database.task(good);
     assert.deepEqual([state, result, status, num_tries], ["completed", "by hand", "booked", 1]);
-    assert.deepEqual(
-      [(await database.task(bad)).state, (await database.task(bad)).num_tries],
-      ["completed", 2],
-    );
+    assert.deepEqual([(await database.task(bad)).state, (await database.task(bad)).num_tries], ["completed", 2]);
     assert.deepEqual([await bookings(good), await bookings(bad)], [1, 1]);
     assert.deepEqual(app.lines, [], "that the first was committed is no news");
   });

@@ -5,10 +5,7 @@ import { App, type Handle, type Task } from "taskq-pg";
 // The compiler is the test: a line that should not compile and does is an error.
 test("types", () => {
   const app = new App();
-  const resize = app.task<{ file: string }, number>(
-    "resize",
-    ({ file }, task: Task) => file.length + task.numTries,
-  );
+  const resize = app.task<{ file: string }, number>("resize", ({ file }, task: Task) => file.length + task.numTries);
   app.task<{ file: string }>("book", { transactional: true }, async ({ file }, _task, client) => {
     await client.query("SELECT $1", [file]);
   });

@@ -100,17 +100,12 @@ describe("waits of workflows", () => {
     const { id } = await app.insert("refused");
     await work(app);
     const task = await database.task(id);
-    assert.deepEqual(
-      [task.state, /its return was refused: .*no such task/.test(task.status)],
-      ["scheduled", true],
-    );
+    assert.deepEqual([task.state, /its return was refused: .*no such task/.test(task.status)], ["scheduled", true]);
   });
 
   test("a suspension that is refused spoils no other return of its batch", async () => {
     const app = database.app();
-    app.workflow("mixed", async (ctx, n: number) =>
-      n === 0 ? ctx.waitFor("load", { tasks: ["no such task"] }) : n,
-    );
+    app.workflow("mixed", async (ctx, n: number) => (n === 0 ? ctx.waitFor("load", { tasks: ["no such task"] }) : n));
     const ids = await app.insertMany("mixed", [1, 0, 2]);
     await work(app);
     const states = await Promise.all(ids.map(async (id) => (await database.task(id)).state));

@@ -18,9 +18,7 @@ describe("workflows and time", () => {
     app.workflow("patient", async (ctx) => {
       entered++;
       await ctx.sleep("cool off", "3 days");
-      const late = await ctx
-        .waitFor("answer", { signal: "no answer", timeout: "2 days" })
-        .catch((error) => error);
+      const late = await ctx.waitFor("answer", { signal: "no answer", timeout: "2 days" }).catch((error) => error);
       assert.ok(late instanceof TimedOut);
       await ctx.sleep("again", "1 day");
       return "patient";

@@ -20,7 +20,6 @@ function explode(): never {
   throw new Error("poison");
 }
 
-if (process.env.HOW === "heeded")
-  process.on("uncaughtException", (error) => console.log(`heeded ${error.message}`));
+if (process.env.HOW === "heeded") process.on("uncaughtException", (error) => console.log(`heeded ${error.message}`));
 await app.work({ concurrency: 4 });
 console.log("not reached");
