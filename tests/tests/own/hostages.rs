@@ -230,6 +230,5 @@ fn overdue_tasks_are_not_hidden_by_those_of_other_actions() {
             }
             (had == 1).then_some(())
         });
-        assert_eq!(session.broken(), Vec::<String>::new());
     }
 }

@@ -91,7 +91,6 @@ fn what_may_not_run_is_no_work_and_what_stands_behind_it_is() {
         sleeps(&mut session, hold);
         session.run(release);
         wakes(&mut session, hold);
-        assert!(session.broken().is_empty());
     }
 }
 

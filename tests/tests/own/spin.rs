@@ -123,7 +123,6 @@ fn a_late_return_and_a_late_extension_work_while_the_task_is_parked() {
                     assert_eq!(sqlstate(&error), "TQ001", "{what}: bob has it now");
                 }
             }
-            assert!(session.broken().is_empty(), "{what} {verb}: {:?}", session.broken());
         }
     }
 }
@@ -175,7 +174,6 @@ fn a_waiting_call_comes_back_with_something_or_when_its_time_is_up() {
         session.complete(&grants[0]);
         let left: i64 = session.one("SELECT count(*) FROM taskq.tasks WHERE state <> 'completed'");
         assert_eq!(left, 0, "{what}");
-        assert!(session.broken().is_empty(), "{what}: {:?}", session.broken());
     }
 }
 
@@ -240,7 +238,6 @@ fn what_stands_behind_a_large_backlog_that_may_not_run_is_found() {
         session.own_with("w", 1, &["x"], "wait => '0.05 seconds'").unwrap();
         (session.one::<i64>("SELECT count(*) FROM taskq.parked") == 45_000).then_some(())
     });
-    assert!(session.broken().is_empty());
 }
 
 #[test]

@@ -35,7 +35,6 @@ fn a_task_is_ready_again_and_its_token_void() {
     let order: Vec<String> = session.own("w", 9, &["x"]).unwrap().into_iter().map(|g| g.task_id).collect();
     assert_eq!(order, ["b", "a", "c"], "at the end of its priority");
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.lease"), 1);
-    assert_eq!(session.broken(), Vec::<String>::new());
 }
 
 #[test]
@@ -59,7 +58,6 @@ fn a_last_try_aborts_and_counts() {
     assert_eq!(outcomes(&mut session, "a"), [format!("1 revoked {}", &taken["a tries ".len()..])]);
     let grant = session.own("w", 1, &["x"]).unwrap().remove(0);
     session.complete(&grant);
-    assert_eq!(session.broken(), Vec::<String>::new());
 }
 
 #[test]
@@ -110,7 +108,6 @@ fn what_was_held_with_it_is_free() {
     assert_ne!(next.token, a.token);
     session.complete(&next);
     assert_eq!((session.state("a").as_str(), session.state("b").as_str()), ("completed", "completed"));
-    assert_eq!(session.broken(), Vec::<String>::new());
 }
 
 /// The last try of a leader: its riders share its end, as when it is given back.
@@ -122,7 +119,6 @@ fn a_leader_without_another_try_takes_its_riders_along() {
     session.own_one("x");
     assert_eq!(release(&mut session, "'{a}'"), 1);
     assert_eq!((session.state("a").as_str(), session.state("b").as_str()), ("aborted", "aborted"));
-    assert_eq!(session.broken(), Vec::<String>::new());
 }
 
 /// A deadline that has passed, looked after or not, leaves the task in the hands of its late actor, until this.
@@ -141,7 +137,6 @@ fn what_is_overdue_is_taken_from_its_late_actor() {
         assert_eq!(session.state(&grant.task_id), "ready");
         assert_eq!(outcomes(&mut session, &grant.task_id), ["1 revoked"]);
     }
-    assert_eq!(session.broken(), Vec::<String>::new());
 }
 
 /// Deadlines that have passed are counted for themselves: this is none.
@@ -178,7 +173,6 @@ fn it_waits_for_a_return_that_is_open_and_finds_it_done() {
     assert_eq!(waiting.settle_down(&mut session), Progress::Blocked);
     worker.run("ROLLBACK");
     assert_eq!(waiting.join().1, 1);
-    assert_eq!(session.broken(), Vec::<String>::new());
 }
 
 #[test]
@@ -193,7 +187,6 @@ fn an_extension_decides_whose_it_is() {
     assert_eq!(waiting.join().1, 0, "another worker has it by now");
     assert_eq!(release(&mut session, "actors => '{heir}'"), 1);
     assert_eq!(worker.extend("heir", &[("a", a.token)], "1 hour").unwrap(), [("a".to_owned(), false)]);
-    assert_eq!(session.broken(), Vec::<String>::new());
 }
 
 #[test]
@@ -222,5 +215,4 @@ fn a_return_an_extension_and_a_cancel_wait_for_it_and_come_too_late() {
         assert_eq!(waiting.join().1, expected);
     }
     assert_eq!(session.state("a"), "aborted");
-    assert_eq!(session.broken(), Vec::<String>::new());
 }

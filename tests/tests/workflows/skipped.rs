@@ -105,7 +105,6 @@ fn a_failure_decides_over_skips_that_come_with_it() {
             assert_eq!(causes(&mut session, [&task.id]), ["aborted dependency"], "{id}, {order:?}");
         }
     }
-    assert_eq!(session.broken(), [""; 0]);
 }
 
 /// The cause is that of the moment at which it aborts.
