@@ -80,7 +80,9 @@ fn used(line: &str) -> Vec<String> {
 
 fn floor(module: &str) -> usize {
     let floor = FLOORS.iter().position(|name| *name == module);
-    floor.unwrap_or_else(|| panic!("module {module} has no place in the list of modules (tests/rules/src/lib.rs)"))
+    floor.unwrap_or_else(|| {
+        panic!("module {module} has no place in the list of modules (tests/rules/src/lib.rs)")
+    })
 }
 
 #[test]

@@ -219,8 +219,7 @@ fn names_have_a_thousand_bytes_at_most() {
 
 #[test]
 fn and_one_at_least() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for call in [
         "own_tasks('', 1, '{x}')",
         "lost_channel('')",

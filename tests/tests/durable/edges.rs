@@ -101,11 +101,11 @@ fn two_suspensions_in_one_transaction_are_two() {
 fn a_task_that_loses_all_by_one_deletion_goes_with_them() {
     let (_db, [mut session]) =
         Db::with_tasks(json!([{"id": "x", "action": "w"}, {"id": "y", "action": "w", "depends_on": ["x"]},
-               {"id": "z", "action": "w", "depends_on": ["y"]}, {"id": "other", "action": "w"},
-               {"id": "some", "action": "w", "depends_on": ["x", "y", "z"], "num_required": 2},
-               {"id": "all", "action": "w", "depends_on": ["x", "y", "z"]},
-               {"id": "left", "action": "w", "depends_on": ["x", "y", "other"], "num_required": 2},
-               {"id": "after", "action": "w", "depends_on": [{"id": "left", "condition": "aborted"}]}]));
+                {"id": "z", "action": "w", "depends_on": ["y"]}, {"id": "other", "action": "w"},
+                {"id": "some", "action": "w", "depends_on": ["x", "y", "z"], "num_required": 2},
+                {"id": "all", "action": "w", "depends_on": ["x", "y", "z"]},
+                {"id": "left", "action": "w", "depends_on": ["x", "y", "other"], "num_required": 2},
+                {"id": "after", "action": "w", "depends_on": [{"id": "left", "condition": "aborted"}]}]));
     assert_eq!(session.delete(&["x"]).unwrap(), 5);
     assert_eq!(session.all::<String>("SELECT id FROM taskq.tasks ORDER BY 1"), ["after", "left", "other"]);
     let left = session.task("left").unwrap();

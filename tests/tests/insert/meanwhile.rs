@@ -30,9 +30,8 @@ fn call_beside(db: &Db, first: &str, begin: &str, query: &str, tasks: &Value) ->
 const BEGINNINGS: [&str; 3] = ["", "BEGIN", "BEGIN; SAVEPOINT s"];
 
 fn with_tasks() -> (Db, Session) {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([{"id": "a", "action": "x"}, {"id": "p", "action": "parent"}])).unwrap();
+    let (db, [session]) =
+        Db::with_tasks(json!([{"id": "a", "action": "x"}, {"id": "p", "action": "parent"}]));
     (db, session)
 }
 

@@ -23,9 +23,7 @@ fn dependencies(session: &mut Session) -> Vec<String> {
 
 /// With a task that has the key.
 fn start() -> (Db, Session) {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(unique("old", json!("k"))).unwrap();
+    let (db, [session]) = Db::with_tasks(unique("old", json!("k")));
     (db, session)
 }
 
@@ -98,9 +96,7 @@ fn keys_are_free_one_after_the_other() {
         ),
         (json!([skip("h2", "k2"), skip("other", "k3")]), vec![key("h2", "k3", "replace"), skip("new", "k2")]),
     ] {
-        let db = Db::new();
-        let mut session = db.connect();
-        session.insert(stored).unwrap();
+        let (_db, [mut session]) = Db::with_tasks(stored);
         session.replace(Value::from(tasks)).unwrap();
         assert_eq!(session.state("new"), "ready");
         assert!(session.broken().is_empty(), "{:?}", session.broken());

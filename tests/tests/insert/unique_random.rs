@@ -216,8 +216,7 @@ fn outcome(session: &mut Session, call: &Call) -> Result<Outcome, String> {
 }
 
 fn agree(seed: u64, scenes: u64, arrays: u64) {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (db, [mut session]) = Db::connected();
     let (mut random, mut refused) = (Random::new(seed), 0);
     for at in 0..scenes {
         scene(&mut session, &mut random);

@@ -184,8 +184,7 @@ fn backs_off(session: &mut Session) -> Grant {
 #[test]
 fn one_that_backs_off_after_its_second_deadline_rides_and_its_token_is_void() {
     for held in [false, true] {
-        let db = Db::new();
-        let (mut session, mut other) = (db.connect(), db.connect());
+        let (_db, [mut session, mut other]) = Db::connected();
         let dead = backs_off(&mut session);
         if held {
             // Then it cannot leave its place, and rides there.
@@ -214,8 +213,7 @@ fn one_that_backs_off_after_its_second_deadline_rides_and_its_token_is_void() {
 #[test]
 fn such_a_rider_is_ready_when_its_leader_comes_back() {
     for end in ["pending", "deadline"] {
-        let db = Db::new();
-        let mut session = db.connect();
+        let (_db, [mut session]) = Db::connected();
         backs_off(&mut session);
         let leader = session.own_one_with("x", "lease => '1 minute'");
         if end == "pending" {

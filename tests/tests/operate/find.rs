@@ -49,8 +49,7 @@ fn in_each_state(session: &mut Session) {
 
 #[test]
 fn each_filter_finds_what_the_view_shows() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     in_each_state(&mut session);
     let filters = [
         ("", "true"),
@@ -93,8 +92,7 @@ fn each_filter_finds_what_the_view_shows() {
 
 #[test]
 fn what_changes_between_two_cursors_is_found_once() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.run("SELECT count(*) FROM taskq.insert_many('x', array_fill(NULL::text, '{40}'), ARRAY(SELECT 'x ' || i FROM generate_series(1, 40) AS i))");
     let first: String =
         session.one("SELECT min(f.cursor::bigint)::text FROM taskq.find_tasks(max_tasks => 10) AS f");
@@ -108,8 +106,7 @@ fn what_changes_between_two_cursors_is_found_once() {
 
 #[test]
 fn bad_arguments_are_refused() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (call, code) in [
         ("find_tasks(before => 'x')", "22023"),
         ("find_tasks(before => '-1')", "22023"),
@@ -142,8 +139,7 @@ fn looks_read_a_bounded_part_of_a_large_queue() {
         "SELECT * FROM taskq.failures(max_looked => 500)",
         "SELECT * FROM taskq.inbox ORDER BY position LIMIT 25",
     ];
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     // Up to so many pages what is in progress is read, instead of what leases name.
     session.run("CREATE OR REPLACE FUNCTION taskq._counted_pages() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 1");
     let grow = |session: &mut Session, n: u32| {
@@ -177,8 +173,7 @@ fn looks_read_a_bounded_part_of_a_large_queue() {
 
 #[test]
 fn the_series_counts_each_end_in_its_bucket() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for (ago, n) in [("26 hours", 1), ("5 hours", 2), ("40 minutes", 3), ("10 minutes", 4)] {
         let now: String =
             session.one(&format!("SELECT (date_trunc('hour', now()) - interval '{ago}')::text"));
@@ -203,8 +198,7 @@ fn the_series_counts_each_end_in_its_bucket() {
 
 #[test]
 fn failures_that_differ_in_numbers_are_one() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     for id in ["a 1", "a 2", "a 30", "b"] {
         session.insert(json!([{"id": id, "action": "x"}])).unwrap();
         let said = if id == "b" { "100% _lost_".to_owned() } else { format!("no {id}: code 5") };
@@ -235,13 +229,11 @@ fn failures_that_differ_in_numbers_are_one() {
 
 #[test]
 fn the_inbox_has_what_has_not_come() {
-    let db = Db::new();
-    let mut session = db.connect();
-    session.insert(json!([
+    let (_db, [mut session]) = Db::with_tasks(json!([
         {"id": "approve", "action": "ask", "signal": true, "metadata": {"title": "Approve?"}, "expires_in": "1 day"},
         {"id": "later", "action": "ask", "signal": true},
         {"id": "order", "action": "pay", "depends_on": ["approve", "plain"]},
-        {"id": "plain", "action": "pay"}])).unwrap();
+        {"id": "plain", "action": "pay"}]));
     let rows: Vec<String> = session.all(
         "SELECT concat_ws('|', i.task_id, i.action, i.metadata ->> 'title', i.expires_at > now(), i.waited_by::text) FROM taskq.inbox AS i ORDER BY i.position",
     );
@@ -253,8 +245,7 @@ fn the_inbox_has_what_has_not_come() {
 
 #[test]
 fn the_next_times_are_those_of_a_schedule() {
-    let db = Db::new();
-    let mut session = db.connect();
+    let (_db, [mut session]) = Db::connected();
     session.set_now(Some("2026-03-28 12:00:00Z"));
     let times = |session: &mut Session, call: &str| -> Vec<String> {
         session.all(&format!(

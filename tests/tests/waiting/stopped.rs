@@ -127,8 +127,7 @@ fn of_two_calls_in_a_transaction_only_the_one_that_sleeps_ends() {
 #[test]
 fn a_call_that_is_stopped_while_something_is_due_comes_back_with_nothing() {
     for (call, nothing) in WAYS {
-        let db = Db::new();
-        let (mut watcher, mut holder) = (db.connect(), db.connect());
+        let (db, [mut watcher, mut holder]) = Db::connected();
         // No worker comes: what is due the call would do at its end, and then there would be a task.
         let mut session = named(&db, "ann");
         session.run("SET taskq.background_worker = off");
