@@ -53,6 +53,15 @@ def test_forms_of_others(taskq_app: App) -> None:
     assert state(taskq_app, "a") == "aborted"
 
 
+def test_processes_that_share_a_secret_take_each_others_forms(taskq_app: App) -> None:
+    taskq_app.insert("knit", id="a")
+    one, same, other = (Visitor(conninfo(taskq_app), secret=secret) for secret in ("s", "s", None))
+    pairs = cancel(one.mark())
+    for visitor, status in ((other, 403), (same, 303)):
+        visitor.client.cookies = one.client.cookies
+        assert visitor.send("act", pairs).status_code == status
+
+
 def test_cookies_and_headers(taskq_app: App) -> None:
     visitor = Visitor(conninfo(taskq_app))
     answer = visitor.client.get("/tasks")

@@ -87,9 +87,9 @@ class Guard:
 class Forms:
     """Marks the forms of a page, and takes only what such a form has sent, from the same place."""
 
-    def __init__(self) -> None:
-        """Make a key that lives as long as this process, unless several are to share one."""
-        self.key = secrets.token_urlsafe(32)
+    def __init__(self, key: str | None) -> None:
+        """Take a key that several processes share; without one it lives as long as this process."""
+        self.key = key or secrets.token_urlsafe(32)
 
     def mark(self, request: Request) -> str:
         """Return the mark for the forms of an answer to this request."""

@@ -48,6 +48,7 @@ class Site:
         user_of: Named | None,
         hide_bodies: bool | Collection[str],
         title: str | None,
+        secret: str | None,
     ) -> None:
         """Take what `console` takes."""
         self.database = Database(conninfo)
@@ -55,7 +56,7 @@ class Site:
         self.user_of = user_of
         self.hide_bodies = hide_bodies
         self.title = title or "taskq"
-        self.forms = Forms()
+        self.forms = Forms(secret)
         self.templates = environment()
 
     def look(self, screen: Screen) -> Callable[[Request], Awaitable[Response]]:
@@ -157,15 +158,17 @@ def console(
     hide_bodies: bool | Collection[str] = False,
     token: str | None = None,
     title: str | None = None,
+    secret: str | None = None,
 ) -> ASGIApp:
     """Return the console as an ASGI application.
 
     It connects with a conninfo of its own, and may what that role may. ``role_of(request)`` names a role of PostgreSQL
     that a request is done as, by SET LOCAL ROLE (the console's own role has to be a member of it); None: refused.
     ``user_of(request)`` names the person who acts. ``hide_bodies`` hides what tasks carry: of all, or of these actions.
-    With ``token`` only a browser that has come with it in the address is let in.
+    With ``token`` only a browser that has come with it in the address is let in. Several processes of one console share a
+    ``secret``, or forms of one are refused by another.
     """
-    site = Site(conninfo, role_of, user_of, hide_bodies, title)
+    site = Site(conninfo, role_of, user_of, hide_bodies, title, secret)
     routes: list[Any] = [Route(f"/{path}", site.look(screen), methods=["GET"]) for path, screen in SCREENS.items()]
     routes += [
         Route("/series", site.look(series), methods=["GET"]),

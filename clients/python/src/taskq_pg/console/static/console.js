@@ -7,7 +7,7 @@
     const at = document.activeElement;
     return document.hidden || !live || document.querySelector("dialog[open]") ||
       live.querySelector("input:checked:not([data-all]), details[open]") ||
-      (at && live.contains(at) && at.matches("input, select, textarea, button")) || !getSelection().isCollapsed;
+      (at && live.contains(at) && at.matches("input, select, textarea, button, a, summary")) || !getSelection().isCollapsed;
   };
   let timer;
   const later = (seconds) => { clearTimeout(timer); timer = setTimeout(refresh, seconds * 1000); };
@@ -18,7 +18,11 @@
     later(Math.max(10, every()));
   }
   const lost = (is) => { const said = document.querySelector(".lost"); if (said) said.hidden = !is; };
-  document.addEventListener("htmx:afterSettle", () => { lost(false); mark(); later(every()); go(); });
+  // How far each table is scrolled to the side.
+  let aside = [];
+  const tables = () => [...document.querySelectorAll("#live .scroll")];
+  document.addEventListener("htmx:beforeSwap", () => { aside = tables().map((table) => table.scrollLeft); });
+  document.addEventListener("htmx:afterSettle", () => { tables().forEach((table, n) => { table.scrollLeft = aside[n] || 0; }); lost(false); mark(); later(every()); go(); });
   for (const name of ["htmx:sendError", "htmx:responseError", "htmx:timeout"])
     document.addEventListener(name, () => { lost(true); later(Math.max(5, every())); });
 
