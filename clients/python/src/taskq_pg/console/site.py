@@ -165,7 +165,7 @@ def console(
     It connects with a conninfo of its own, and may what that role may. ``role_of(request)`` names a role of PostgreSQL
     that a request is done as, by SET LOCAL ROLE (the console's own role has to be a member of it); None: refused.
     ``user_of(request)`` names the person who acts. ``hide_bodies`` hides what tasks carry: of all, or of these actions.
-    With ``token`` only a browser that has come with it in the address is let in. Several processes of one console share a
+    With ``token`` only a browser that has come with it in the address is let in. Processes of one console share a
     ``secret``, or forms of one are refused by another.
     """
     site = Site(conninfo, role_of, user_of, hide_bodies, title, secret)
