@@ -15,7 +15,7 @@ PRIVATE    = PG_CONFIG="$$(PG_CONFIG=$(PG_CONFIG) .ci/server.sh)"
 TARGET    := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY   := $(TARGET)/release/libtaskq.so
 STAGE     := $(TARGET)/stage
-SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/estimates.sql sql/views.sql sql/operate.sql sql/search.sql sql/comments.sql sql/grants.sql
+SQL_PARTS := sql/schema.sql sql/functions.sql sql/counts.sql sql/estimates.sql sql/views.sql sql/operate.sql sql/metrics.sql sql/search.sql sql/comments.sql sql/grants.sql
 
 # One feature set, one profile, everywhere: pgrx is compiled once.
 FEATURES   = --no-default-features --features pg$(PG_MAJOR)

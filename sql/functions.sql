@@ -601,23 +601,6 @@ CREATE FUNCTION taskq.graph(task_id text, format text = 'text', max_tasks intege
 COMMENT ON FUNCTION taskq.graph IS
     'a task with all that it depends on and that depends on it, or the tasks of a group, max_tasks at most, as dot, mermaid or text';
 
--- A report, not a step of the queue: what counts is planned anew at each call, and may read whole tables that are not large.
-CREATE FUNCTION taskq.metrics(kept boolean = true)
-    RETURNS text
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 10000
-    SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'taskq_metrics_wrapper';
-COMMENT ON FUNCTION taskq.metrics IS
-    'the numbers of the moment as OpenMetrics text; without kept, nothing is counted that has settled';
-
-CREATE FUNCTION taskq.metrics_rows(kept boolean = true)
-    RETURNS TABLE (name text, labels jsonb, value double precision)
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 10000 ROWS 100
-    SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'taskq_metrics_rows_wrapper';
-COMMENT ON FUNCTION taskq.metrics_rows IS
-    'the numbers that metrics gives as text, one a row, for exporters that make metrics of columns';
-
 -- Flow control ------------------------------------------------------------------------------------------
 
 CREATE FUNCTION taskq.set_action(

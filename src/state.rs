@@ -89,15 +89,11 @@ impl Cause {
         (Cause::Worker, b'w', "returned"),
     ];
 
-    /// Why the tasks ended that callers can still see: a replaced one has no id any more.
-    pub(crate) fn visible() -> impl Iterator<Item = Cause> {
-        Cause::ALL.into_iter().map(|(cause, ..)| cause).filter(|cause| *cause != Cause::Replaced)
-    }
-
-    /// The causes that a filter for aborts knows.
+    /// The causes that a filter for aborts knows: a replaced task has no id any more.
     pub(crate) fn of_aborts() -> impl Iterator<Item = Cause> {
-        Cause::visible()
-            .filter(|cause| !matches!(cause, Cause::Operator | Cause::Spontaneous | Cause::Signalled))
+        use Cause::{Operator, Replaced, Signalled, Spontaneous};
+        let all = Cause::ALL.into_iter().map(|(cause, ..)| cause);
+        all.filter(|cause| !matches!(cause, Operator | Replaced | Spontaneous | Signalled))
     }
 
     /// Why a task aborts that has lost dependencies: none but such as were not needed, or others.

@@ -11,10 +11,10 @@ use crate::pg::{process, session};
 /// The kind of channel for tasks of one action that are ready; its number is the action's.
 pub(super) const READY: u8 = 1;
 /// The kind for one task: it has settled or gone; its number is the task's.
-pub(crate) const SETTLED: u8 = 2;
+const SETTLED: u8 = 2;
 const NEW_NUMBER: u8 = 3;
 /// The kind, with one channel, for all calls that wait for work: something may be due sooner.
-pub(crate) const TIMER: u8 = 4;
+pub(super) const TIMER: u8 = 4;
 const SOON_UP: u8 = 5;
 /// The kind, with one channel, for calls that wait for too many actions to be found under each.
 pub(super) const READY_ANY: u8 = 6;

@@ -19,9 +19,8 @@ mod stop;
 mod waiters;
 
 pub(crate) use channels::{
-    LOOKS_SOON, SETTLED, TIMER, channels_for_names, channels_for_tasks, channels_for_work,
-    is_any_call_waiting, is_post_wanted, is_waited_for, longest_sleep, post_is_free, settled_channel,
-    worker_leaves,
+    LOOKS_SOON, channels_for_names, channels_for_tasks, channels_for_work, is_any_call_waiting,
+    is_post_wanted, is_waited_for, longest_sleep, post_is_free, settled_channel, worker_leaves,
 };
 pub(crate) use notes::{
     HORIZON, all_look, gone, held, let_one_look, new_number, ready, ready_for_all, ready_later, settled,

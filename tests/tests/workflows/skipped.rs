@@ -205,7 +205,7 @@ fn it_is_no_failure_wherever_one_looks() {
         "taskq_tasks{action=\"bad\",state=\"aborted\"} 1",
         "taskq_settled_tasks{cause=\"skipped\"} 3",
         "taskq_settled_tasks{cause=\"dependency\"} 0",
-        "taskq_ended_tasks_total{action=\"y\",outcome=\"skipped\",cause=\"skipped\"} 3",
+        "taskq_ended_tasks_total{action=\"y\",cause=\"skipped\",outcome=\"skipped\"} 3",
     ] {
         assert!(metrics.lines().any(|have| have == line), "{line} in {metrics}");
     }
