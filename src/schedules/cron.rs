@@ -72,72 +72,29 @@ impl Calendar {
         }
     }
 
+    /// The times from this one on, which is one of them, up to `last`.
+    fn times(&self, first: Option<Time>, last: Time) -> impl Iterator<Item = Time> {
+        std::iter::successors(first, |time| self.after(*time)).take_while(move |time| *time <= last)
+    }
+
     /// The first of the times from `first` to `last`, at most so many. `first` is one of them.
     pub(super) fn first(&self, first: Time, last: Time, count: usize) -> Vec<Time> {
-        let all = std::iter::successors(Some(first), |time| self.after(*time));
-        all.take_while(|time| *time <= last).take(count).collect()
+        self.times(Some(first), last).take(count).collect()
     }
 
     /// The last of the times from `first` to `last`, at most so many, oldest first. `first` is one of them.
     ///
-    /// Looks back from `last` for where to begin, since there may be millions; the times themselves are those
-    /// that looking forward finds, which is what decides at a change of the clocks.
+    /// There may be millions: it looks through the last minute, hour, day, month and year, until it has found enough. So it
+    /// looks at sixty times as many as it returns at most, or at those of an expression that has no more in a year.
     pub(super) fn last(&self, first: Time, last: Time, count: usize) -> Vec<Time> {
-        let mut begin = last;
-        for _ in 0..count {
-            match self.before(begin) {
-                Some(time) if time > first => begin = time,
-                _ => {
-                    begin = first;
-                    break;
-                }
-            }
-        }
-        // The occurrence at `begin` itself counts: it is looked for from right before it.
-        let mut times = std::collections::VecDeque::new();
-        let mut next = if begin == first { Some(first) } else { self.after(begin - Duration::from_secs(1)) };
-        while let Some(time) = next.filter(|time| *time <= last) {
-            times.push_back(time);
-            if times.len() > count {
-                times.pop_front();
-            }
-            next = self.after(time);
-        }
-        times.into()
-    }
-
-    /// The last time before the given one.
-    fn before(&self, time: Time) -> Option<Time> {
-        // A time within a second has that second before it.
-        let time = time.0.checked_add(POSTGRES_EPOCH)?.checked_add(999_999)?.div_euclid(1_000_000);
-        let last = if self.fields.any_hour { self.last_shown(time - 1) } else { self.last_once(time) }?;
-        Some(of_seconds(last))
-    }
-
-    /// The last time up to this one when the clock showed one of the times.
-    fn last_shown(&self, mut until: i64) -> Option<i64> {
-        loop {
-            let ahead = zone::offset(self.zone, until);
-            let last = self.fields.previous(until + ahead)? - ahead;
-            match zone::last_other(self.zone, until, last) {
-                None => return Some(last),
-                Some(other) => until = other,
-            }
-        }
-    }
-
-    /// The last before this one of the times that come once.
-    fn last_once(&self, time: i64) -> Option<i64> {
-        // Further than this the clock had not come.
-        let ahead = [time, time - 86_400].map(|time| zone::offset(self.zone, time));
-        let mut wall = time + ahead[0].max(ahead[1]);
-        loop {
-            wall = self.fields.previous(wall - 1)?;
-            let last = zone::first_of(self.zone, wall)?;
-            if last < time {
-                return Some(last);
-            }
-        }
+        const BACK: [u64; 5] = [60, 3_600, 86_400, 31 * 86_400, 366 * 86_400];
+        let begins = BACK.into_iter().map(|back| last - Duration::from_secs(back));
+        let mut times: Vec<Time> = begins
+            .take_while(|begin| *begin > first)
+            .map(|begin| self.times(self.after(begin), last).collect::<Vec<_>>())
+            .find(|times| times.len() >= count)
+            .unwrap_or_else(|| self.times(Some(first), last).collect());
+        times.split_off(times.len().saturating_sub(count))
     }
 }
 

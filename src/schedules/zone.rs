@@ -65,20 +65,6 @@ pub(super) fn next_change(zone: Tz, from: i64, last: i64) -> Option<i64> {
     None
 }
 
-/// The last time down to `earliest` that has another offset than `from`, if there is one.
-pub(super) fn last_other(zone: Tz, from: i64, earliest: i64) -> Option<i64> {
-    let after = offset(zone, from);
-    let mut time = from;
-    while time > earliest {
-        let next = (time - SHORTEST).max(earliest);
-        if offset(zone, next) != after {
-            return Some(first(next, time, |time| offset(zone, time) == after) - 1);
-        }
-        time = next;
-    }
-    None
-}
-
 /// The first time after `low`, of which it is not so, up to `high`, of which it is.
 fn first(mut low: i64, mut high: i64, is_so: impl Fn(i64) -> bool) -> i64 {
     while low + 1 < high {

@@ -106,14 +106,6 @@ fn days_are_those_of_another_reader() {
             day = day + Duration::from_secs(86_400);
         }
         assert_eq!(found, days, "{expression}");
-        let mut back = Vec::new();
-        let mut run = end;
-        while let Some(before) = calendar.before(run).filter(|before| *before > at("2001-01-01T00:00:00Z")) {
-            back.push(before);
-            run = before;
-        }
-        back.reverse();
-        assert_eq!(back, days, "{expression}, backwards");
     }
 }
 
@@ -142,12 +134,5 @@ fn times_are_those_of_another_reader() {
                 .take_while(|time| *time < end)
                 .collect();
         assert_eq!(forwards, expected, "{expression}");
-        let mut backwards: Vec<i64> = std::iter::successors(calendar.fields.previous(end - 1), |time| {
-            calendar.fields.previous(time - 1)
-        })
-        .take_while(|time| *time >= begin)
-        .collect();
-        backwards.reverse();
-        assert_eq!(backwards, expected, "{expression}, backwards");
     }
 }
