@@ -165,7 +165,6 @@ sql -c 'ANALYZE' >/dev/null
 last="'$tasks'"
 ancestors=$(sql -c "SELECT count(*) FROM taskq.ancestors($last)")
 measured '`ancestors` of the last task' "$ancestors" tasks "SELECT count(*) FROM taskq.ancestors($last);"
-measured '`critical_path` to it' "$ancestors" tasks "SELECT count(*) FROM taskq.critical_path($last);"
 measured '`graph`, the first 500 of its surroundings' "$ancestors" tasks "SELECT taskq.graph($last);"
 measured '`why` is it blocked' 1 task "SELECT * FROM taskq.why($last);"
 ms=$(work_off)

@@ -78,7 +78,6 @@ function chord(header jsonb, callback jsonb) -> jsonb
 function clock() -> timestamp with time zone
 function complete_task(task_id text, result jsonb DEFAULT NULL::jsonb, status text DEFAULT NULL::text) -> taskq.status_code
 function count_tasks(actions text[] DEFAULT NULL::text[], ids text[] DEFAULT NULL::text[], groups text[] DEFAULT NULL::text[], states text[] DEFAULT NULL::text[]) -> TABLE(action text, state text, count bigint)
-function critical_path(task_id text) -> TABLE(step integer, task_id text, action text, state text, duration interval)
 function delay_workgroup(workgroup text, delay interval) -> timestamp with time zone
 function delete_group(group_id text) -> bigint
 function delete_tasks(task_ids text[] DEFAULT NULL::text[], actions text[] DEFAULT NULL::text[], groups text[] DEFAULT NULL::text[], status_like text DEFAULT NULL::text, causes text[] DEFAULT NULL::text[], settled_since timestamp with time zone DEFAULT NULL::timestamp with time zone, settled_until timestamp with time zone DEFAULT NULL::timestamp with time zone, max_tasks integer DEFAULT NULL::integer) -> bigint

@@ -585,14 +585,6 @@ CREATE FUNCTION taskq.descendants(task_id text, max_tasks integer = NULL)
 COMMENT ON FUNCTION taskq.descendants IS
     'the tasks that run after a task, directly or not, nearest first';
 
-CREATE FUNCTION taskq.critical_path(task_id text)
-    RETURNS TABLE (step integer, task_id text, action text, state text, duration interval)
-    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000 ROWS 10
-    SET search_path = pg_catalog, pg_temp
-    AS 'MODULE_PATHNAME', 'taskq_critical_path_wrapper';
-COMMENT ON FUNCTION taskq.critical_path IS
-    'the chain of dependencies that takes longest up to a task';
-
 CREATE FUNCTION taskq.graph(task_id text, format text = 'text', max_tasks integer = 500, skip integer = 0)
     RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000

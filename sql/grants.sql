@@ -36,7 +36,7 @@ CREATE FUNCTION taskq._rights(part text)
                 -- Looking.
                 OR (part IN ('producer', 'worker', 'operator', 'monitor')
                     AND p.proname IN ('_body_json', '_same', '_many', '_about', '_pages', '_counted_pages', '_percentiles', '_ended', '_pace', '_age', '_short', '_roughly', '_status_code', '_cause', '_origin', 'count_tasks', 'find_tasks', 'series', 'failures', 'why', 'graph', 'ancestors', 'descendants',
-                                      'critical_path', 'dependency_results'))
+                                      'dependency_results'))
                 OR (part IN ('operator', 'monitor') AND p.proname IN ('check', 'metrics', 'metrics_rows', 'health', 'page'))
                 -- Administering.
                 OR (part IN ('worker', 'operator') AND p.proname = 'maintain')

@@ -2,6 +2,5 @@
 
 mod code;
 mod page;
-mod paths;
 mod picture;
 mod walk;

@@ -176,8 +176,7 @@ pub(super) fn condition_name(condition: i8) -> &'static str {
 /// A task and what it is connected to, up or down, by distance and number: `enough` of it, so that a huge graph
 /// is not walked for a page of it.
 fn surroundings(number: TaskNo, enough: usize) -> Vec<TaskNo> {
-    let (up, _) = reach(number, Way::Up, enough);
-    let (down, _) = reach(number, Way::Down, enough);
+    let (up, down) = (reach(number, Way::Up, enough), reach(number, Way::Down, enough));
     let mut all: Vec<(i32, TaskNo)> =
         up.into_iter().chain(down).map(|(n, distance)| (distance, n)).chain([(0, number)]).collect();
     all.sort_unstable();

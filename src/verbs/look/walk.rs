@@ -1,4 +1,4 @@
-//! Walking the stored graph, level by level, for `ancestors` and `descendants` among others.
+//! Walking the stored graph, level by level: `ancestors` and `descendants`.
 
 use std::collections::HashMap;
 
@@ -48,10 +48,10 @@ pub(super) fn links(from: &[TaskNo], way: Way) -> Vec<Link> {
     statement.query(from)
 }
 
-/// Everything reachable from a task with its distance, up to `most` tasks; and the links passed.
-pub(super) fn reach(from: TaskNo, way: Way, most: usize) -> (Vec<(TaskNo, i32)>, Vec<Link>) {
+/// Everything reachable from a task with its distance, up to `most` tasks.
+pub(super) fn reach(from: TaskNo, way: Way, most: usize) -> Vec<(TaskNo, i32)> {
     let mut depth: HashMap<TaskNo, i32> = HashMap::from([(from, 0)]);
-    let (mut found, mut passed) = (Vec::new(), Vec::new());
+    let mut found = Vec::new();
     let mut frontier = vec![from];
     let mut level = 0;
     while !frontier.is_empty() && found.len() < most {
@@ -67,10 +67,9 @@ pub(super) fn reach(from: TaskNo, way: Way, most: usize) -> (Vec<(TaskNo, i32)>,
                 frontier.push(next);
             }
         }
-        passed.extend(links);
     }
     found.truncate(most);
-    (found, passed)
+    found
 }
 
 /// A task as it is shown.
@@ -85,20 +84,15 @@ pub(super) struct Node {
     /// What the state does not tell: "skipped" of one that has aborted and was not needed; "suspended" and "signal" of such as are
     /// blocked.
     pub(super) kind: Option<String>,
-    /// Microseconds of the try with which it ended, or that it is in; 0 if there is none.
-    pub(super) duration: i64,
 }
 
 // The states are those of the view taskq.tasks: what flow control has parked waits for no task.
-static NODES: Statement<&[TaskNo], (TaskNo, String, String, String, i64, Option<String>)> = Statement::new(
+static NODES: Statement<&[TaskNo], (TaskNo, String, String, String, Option<String>)> = Statement::new(
     c"SELECT u.task_no, t.id, a.name,
              CASE WHEN s.code = 'c' THEN 'completed' WHEN s.code = 'a' THEN 'aborted'
                   WHEN r.nonce <> 0 THEN 'in-progress' WHEN b.task_no IS NOT NULL THEN 'blocked'
                   WHEN d.due > taskq.clock() OR w.not_before IS NOT NULL THEN 'scheduled'
                   ELSE 'ready' END,
-             (COALESCE(EXTRACT(epoch FROM COALESCE(s.settled_at - s.granted_at,
-                                                   CASE WHEN r.nonce <> 0 THEN taskq.clock() - r.granted_at END)),
-                       0) * 1000000)::bigint,
              CASE WHEN s.cause = 'k' THEN 'skipped' WHEN b.since IS NOT NULL THEN 'suspended'
                   WHEN b.spare < 0 THEN 'signal' END
         FROM pg_catalog.unnest($1) AS u(task_no)
@@ -116,9 +110,8 @@ static NODES: Statement<&[TaskNo], (TaskNo, String, String, String, i64, Option<
 /// What is to be shown of tasks.
 pub(super) fn nodes(task_nos: &[TaskNo]) -> HashMap<TaskNo, Node> {
     NODES
-        .map(task_nos, |(task_no, id, action, state, duration, kind)| {
-            let node = Node { id, action, state, kind, duration };
-            (task_no, node)
+        .map(task_nos, |(task_no, id, action, state, kind)| {
+            (task_no, Node { id, action, state, kind })
         })
         .into_iter()
         .collect()
@@ -132,7 +125,7 @@ impl Node {
 }
 
 /// The number of a task that must exist.
-pub(super) fn number(task_id: Option<&str>) -> Result<TaskNo> {
+fn number(task_id: Option<&str>) -> Result<TaskNo> {
     let id = required("task_id", task_id)?;
     numbers::by_id(&[id]).get(id).copied().ok_or_else(|| Refusal::no_such_task(id))
 }
@@ -153,7 +146,7 @@ fn taskq_descendants(task_id: Option<&str>, max_tasks: Option<i32>) -> Relatives
 
 fn relatives(task_id: Option<&str>, max_tasks: Option<i32>, way: Way) -> Result<Relatives> {
     let most = most(max_tasks)?;
-    let (found, _) = reach(number(task_id)?, way, most);
+    let found = reach(number(task_id)?, way, most);
     let nodes = nodes(&found.iter().map(|(n, _)| *n).collect::<Vec<_>>());
     let row = |(n, depth)| {
         let node = nodes.get(&n)?.clone();

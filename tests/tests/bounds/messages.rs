@@ -17,7 +17,6 @@ fn no_message_repeats_more_of_its_input_than_a_line() {
         "SELECT taskq.graph(?)",
         "SELECT taskq.graph('a', ?)",
         "SELECT taskq.ancestors(?)",
-        "SELECT taskq.critical_path(?)",
         "SELECT taskq.complete_task(?)",
         "SELECT taskq.report_status(?, gen_random_uuid(), 'half done')",
         "SELECT taskq.insert_tasks('[]', on_conflict => ?)",

@@ -51,7 +51,6 @@ const SCENARIO: &[&str] = &[
     "SELECT task_id, num_try, outcome, extract(epoch FROM started_at) FROM taskq.attempts ORDER BY 1, 2",
     "SELECT taskq.graph('c'), taskq.graph('c', 'dot'), taskq.graph('c', 'mermaid')",
     "SELECT * FROM taskq.ancestors('m')",
-    "SELECT step, task_id, state, extract(epoch FROM duration) FROM taskq.critical_path('m')",
     "SELECT severity, regexp_replace(problem, ' to .*', ''), advice FROM taskq.health() ORDER BY 1, 2",
     "SELECT name, labels, value FROM taskq.metrics_rows() WHERE right(name, 6) <> '_total' ORDER BY 1, 2",
     "SELECT task_id, status_code, status, result FROM taskq.wait_for_task('b', '0')",

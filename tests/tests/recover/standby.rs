@@ -9,7 +9,7 @@ use crate::TMP;
 use crate::failover::catch_up;
 
 /// What looks, with what it is asked.
-const LOOKS: [(&str, &str); 32] = [
+const LOOKS: [(&str, &str); 31] = [
     ("action_channel", "taskq.action_channel('x')"),
     ("ancestors", "taskq.ancestors('below')"),
     ("chain", "taskq.chain('{\"id\": \"1\", \"action\": \"x\"}')"),
@@ -17,7 +17,6 @@ const LOOKS: [(&str, &str); 32] = [
     ("chord", "jsonb_array_length(taskq.chord('[{\"action\": \"x\"}]', '{\"action\": \"y\"}'))"),
     ("clock", "taskq.clock() IS NOT NULL"),
     ("count_tasks", "taskq.count_tasks()"),
-    ("critical_path", "taskq.critical_path('mark')"),
     ("dependency_results", "taskq.dependency_results('blocked')"),
     ("descendants", "taskq.descendants('held 1')"),
     ("endings", "taskq.endings()"),

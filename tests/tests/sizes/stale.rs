@@ -15,7 +15,7 @@ const TASKS: usize = 50_000;
 const PAGES_PER_TASK: i64 = 60;
 
 /// What may take a whole table.
-const REPORTS: [&str; 26] = [
+const REPORTS: [&str; 25] = [
     "taskq.actions",
     "taskq.actors",
     "taskq.attempts",
@@ -33,7 +33,6 @@ const REPORTS: [&str; 26] = [
     "taskq.count_tasks(states => '{blocked}', actions => '{x1,x10}')",
     "taskq.metrics(true)",
     "taskq.ancestors('blocked 50')",
-    "taskq.critical_path('blocked 50')",
     "taskq.dependency_results('blocked 50')",
     "taskq.descendants('held 51')",
     "taskq.graph('blocked 50')",

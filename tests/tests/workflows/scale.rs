@@ -80,7 +80,6 @@ fn questions_about_a_chain_of_fifty_thousand_are_answered() {
         ("SELECT max(depth)::bigint FROM taskq.ancestors('c50000')", 49_999),
         ("SELECT max(depth)::bigint FROM taskq.descendants('c1')", 49_999),
         ("SELECT count(*) FROM taskq.ancestors('c50000', max_tasks => 10)", 10),
-        ("SELECT max(step)::bigint FROM taskq.critical_path('c50000')", 50_000),
         ("SELECT count(*) FROM taskq.why('c50000')", 2),
         (
             "SELECT count(*) FROM regexp_split_to_table(taskq.graph('c25000'), '\\n') AS line WHERE line LIKE '%blocked%'",
