@@ -1,6 +1,6 @@
 //! Times of a cron expression, in a time zone.
 //!
-//! [`Fields`] has what an expression says, and finds the times that a wall clock shows; zones are those of `chrono-tz`, and
+//! [`Expression`] has what one says, and finds the times that a wall clock shows; zones are those of `chrono-tz`, and
 //! [`zone`] tells when such a time is. When the clock goes back, a job at fixed hours runs once for each of its times, at the first
 //! occurrence. When it goes forward, all its times in the gap are one run right after it. One with a wildcard for the hour
 //! goes by real time: it runs whenever the clock shows one of its times.
@@ -10,17 +10,17 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 
-use super::fields::{Fields, Unreadable};
+use super::expression::{Expression, Unreadable};
 use super::zone;
 use crate::pg::clock::Time;
 
 /// 2000-01-01, Postgres' epoch, in microseconds of the Unix epoch.
 const POSTGRES_EPOCH: i64 = 946_684_800_000_000;
 
-/// A cron expression in a time zone. Two are equal if their fields and zones mean the same, however they are written.
-#[derive(PartialEq, Eq)]
+/// A cron expression in a time zone. Two that are equal have the same times.
+#[derive(PartialEq)]
 pub(crate) struct Calendar {
-    fields: Fields,
+    expression: Expression,
     zone: Tz,
 }
 
@@ -28,9 +28,9 @@ impl Calendar {
     /// Reads five fields, six with seconds first, or a name such as `@daily`; the error says which argument is wrong,
     /// and why.
     pub(crate) fn parse(expression: &str, zone: &str) -> Result<Self, (&'static str, Unreadable)> {
-        let fields = Fields::read(expression).map_err(|why| ("cron", why))?;
+        let expression = Expression::read(expression).map_err(|why| ("cron", why))?;
         let zone = zone::named(zone).map_err(|why| ("timezone", why))?;
-        Ok(Calendar { fields, zone })
+        Ok(Calendar { expression, zone })
     }
 
     /// The name of its time zone.
@@ -38,11 +38,11 @@ impl Calendar {
         self.zone.name()
     }
 
-    /// The first time after the given one; `None` if none is found in some fifty years.
+    /// The first time after the given one; `None`: there is none.
     pub(crate) fn after(&self, time: Time) -> Option<Time> {
         // Times of a cron expression are whole seconds.
         let time = time.0.checked_add(POSTGRES_EPOCH)?.div_euclid(1_000_000);
-        let next = if self.fields.any_hour { self.next_shown(time + 1) } else { self.next_once(time) }?;
+        let next = if self.expression.any_hour { self.next_shown(time + 1) } else { self.next_once(time) }?;
         Some(of_seconds(next))
     }
 
@@ -50,7 +50,7 @@ impl Calendar {
     fn next_shown(&self, mut from: i64) -> Option<i64> {
         loop {
             let ahead = zone::offset(self.zone, from);
-            let next = self.fields.next(from + ahead)? - ahead;
+            let next = self.expression.next(from + ahead)? - ahead;
             match zone::next_change(self.zone, from, next) {
                 None => return Some(next),
                 Some(change) => from = change,
@@ -63,7 +63,7 @@ impl Calendar {
         // All up to what the clock shows now have come: it has shown them, or gone past them.
         let mut wall = time + zone::offset(self.zone, time);
         loop {
-            wall = self.fields.next(wall + 1)?;
+            wall = self.expression.next(wall + 1)?;
             // In an hour that is repeated it may show what has come before.
             let next = zone::first_of(self.zone, wall)?;
             if next > time {

@@ -5,13 +5,11 @@
 //! made of the schedule's name and its time, so that one which is there is not inserted again.
 
 mod cron;
-mod days;
 mod due;
-mod fields;
+mod expression;
 mod fire;
 mod on_demand;
 mod set;
-mod wall;
 mod zone;
 
 pub(crate) use cron::Calendar;

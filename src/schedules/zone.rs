@@ -6,7 +6,7 @@ use chrono::offset::LocalResult;
 use chrono::{DateTime, NaiveDateTime, Offset, TimeZone};
 use chrono_tz::{TZ_VARIANTS, Tz};
 
-use super::fields::Unreadable;
+use super::expression::Unreadable;
 use crate::error::shortened;
 use crate::input::near;
 

@@ -110,9 +110,7 @@ static NODES: Statement<&[TaskNo], (TaskNo, String, String, String, Option<Strin
 /// What is to be shown of tasks.
 pub(super) fn nodes(task_nos: &[TaskNo]) -> HashMap<TaskNo, Node> {
     NODES
-        .map(task_nos, |(task_no, id, action, state, kind)| {
-            (task_no, Node { id, action, state, kind })
-        })
+        .map(task_nos, |(task_no, id, action, state, kind)| (task_no, Node { id, action, state, kind }))
         .into_iter()
         .collect()
 }

@@ -38,7 +38,7 @@ const TYPES: [(&str, Kind); 15] = [
     ("GucSetting", Handle),
     ("Lock", Handle),
     ("Statement", Handle),
-    ("Kind", Constant),
+    ("[Field", Constant),
     ("Listener", Constant),
     ("Object", Constant),
     ("Rule", Constant),
