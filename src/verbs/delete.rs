@@ -3,10 +3,9 @@
 
 use std::collections::HashSet;
 
-use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
-use super::filter::{Filter, Filters, on_ends, on_tasks};
+use super::filter::{Filter, Filters, filtered, on_ends, on_tasks};
 use crate::clock;
 use crate::error::{Refusal, Result};
 use crate::locks::{self, Idle, LockStrength, restartable};
@@ -18,41 +17,20 @@ use crate::rights::{self, Doing};
 use crate::settle::fold;
 use crate::store::numbers;
 
-/// `taskq.delete_tasks(task_ids, actions, groups, status_like, causes, settled_since, settled_until, max_tasks) ->
-/// bigint`
-#[pg_extern(sql = "")]
-#[allow(clippy::too_many_arguments)]
-fn taskq_delete_tasks(
-    task_ids: Option<Vec<Option<String>>>,
-    actions: Option<Vec<Option<String>>>,
-    groups: Option<Vec<Option<String>>>,
-    status_like: Option<&str>,
-    causes: Option<Vec<Option<String>>>,
-    settled_since: Option<TimestampWithTimeZone>,
-    settled_until: Option<TimestampWithTimeZone>,
-    max_tasks: Option<i32>,
-) -> i64 {
-    rights::for_caller(|| {
-        let filter = Filter::of_arguments(
-            task_ids,
-            actions,
-            groups,
-            status_like,
-            causes,
-            settled_since,
-            settled_until,
-            max_tasks,
-        )?;
-        match filter.only_ids()? {
-            Some(ids) => restartable(|| delete(&ids, clock::now())),
-            None => {
-                filter.check(Doing::Change)?;
-                let matching: Vec<(TaskNo, bool)> = MATCHING.query(filter.given());
-                rights::check_found(Doing::Change, matching.iter().map(|(task_no, _)| *task_no))?;
-                restartable(|| delete_matching(&matching, clock::now()))
-            }
-        }
-    })
+filtered! {
+    /// `taskq.delete_tasks(task_ids, actions, groups, status_like, causes, settled_since, settled_until, max_tasks) ->
+    /// bigint`
+    fn taskq_delete_tasks, delete
+}
+
+fn delete(filter: Filter) -> Result<i64> {
+    if let Some(ids) = filter.only_ids()? {
+        return restartable(|| delete_by_id(&ids, clock::now()));
+    }
+    filter.check(Doing::Change)?;
+    let matching: Vec<(TaskNo, bool)> = MATCHING.query(filter.given());
+    rights::check_found(Doing::Change, matching.iter().map(|(task_no, _)| *task_no))?;
+    restartable(|| delete_matching(&matching, clock::now()))
 }
 
 /// Tasks for which no token is valid, and whether each is settled, in the order of their numbers.
@@ -97,7 +75,7 @@ fn delete_matching(matching: &[(TaskNo, bool)], now: Time) -> Result<i64> {
 
 /// Deletes the tasks with these ids, and blocked tasks that are left without any dependency; see [`delete_locked`] for what stays.
 /// The tasks asked for are locked in the global order, and one in progress is refused, before any is touched.
-fn delete(ids: &[&str], now: Time) -> Result<i64> {
+fn delete_by_id(ids: &[&str], now: Time) -> Result<i64> {
     let idle = Idle { ids: ids.to_vec(), refusal };
     rights::check_tasks(Doing::Change, numbers::by_id(ids).into_values())?;
     idle.look()?;

@@ -47,6 +47,45 @@ pub(super) type Filters = (
     i32,
 );
 
+/// A verb that has all filters, and does its work with them.
+macro_rules! filtered {
+    ($(#[doc = $doc:literal])* fn $name:ident, $work:expr) => {
+        $(#[doc = $doc])*
+        #[pg_extern(sql = "")]
+        #[allow(clippy::too_many_arguments)]
+        fn $name(
+            task_ids: Option<Vec<Option<String>>>,
+            actions: Option<Vec<Option<String>>>,
+            groups: Option<Vec<Option<String>>>,
+            status_like: Option<&str>,
+            causes: Option<Vec<Option<String>>>,
+            settled_since: Option<pgrx::datum::TimestampWithTimeZone>,
+            settled_until: Option<pgrx::datum::TimestampWithTimeZone>,
+            max_tasks: Option<i32>,
+        ) -> i64 {
+            use $crate::verbs::filter::{Filter, check_max_tasks, stored_causes, time};
+            $crate::rights::for_caller(|| {
+                $work(Filter {
+                    task_ids,
+                    actions,
+                    groups,
+                    status_like,
+                    causes: causes.map(stored_causes).transpose()?,
+                    since: settled_since.map(time),
+                    until: settled_until.map(time),
+                    max_tasks: check_max_tasks(max_tasks)?,
+                })
+            })
+        }
+    };
+}
+pub(super) use filtered;
+
+/// A time that was given.
+pub(super) fn time(time: TimestampWithTimeZone) -> Time {
+    Time(time.into())
+}
+
 /// What is `None` does not filter.
 #[derive(Default)]
 pub(super) struct Filter<'a> {
@@ -68,32 +107,7 @@ pub(super) struct Filter<'a> {
     pub(super) max_tasks: Option<i32>,
 }
 
-impl<'a> Filter<'a> {
-    /// From the arguments of a verb that has all filters.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn of_arguments(
-        task_ids: Option<Vec<Option<String>>>,
-        actions: Option<Vec<Option<String>>>,
-        groups: Option<Vec<Option<String>>>,
-        status_like: Option<&'a str>,
-        causes: Option<Vec<Option<String>>>,
-        settled_since: Option<TimestampWithTimeZone>,
-        settled_until: Option<TimestampWithTimeZone>,
-        max_tasks: Option<i32>,
-    ) -> Result<Self> {
-        let time = |time: Option<TimestampWithTimeZone>| time.map(|t| Time(t.into()));
-        Ok(Filter {
-            task_ids,
-            actions,
-            groups,
-            status_like,
-            causes: causes.map(stored_causes).transpose()?,
-            since: time(settled_since),
-            until: time(settled_until),
-            max_tasks: check_max_tasks(max_tasks)?,
-        })
-    }
-
+impl Filter<'_> {
     /// The same as the arguments of a statement.
     pub(super) fn given(self) -> impl Given<Filters> {
         let Filter { task_ids, actions, groups, status_like, causes, since, until, max_tasks } = self;
@@ -165,7 +179,7 @@ pub(super) fn check_max_tasks(max_tasks: Option<i32>) -> Result<Option<i32>> {
 }
 
 /// Causes of aborts, by their names.
-fn stored_causes(names: Vec<Option<String>>) -> Result<Vec<i8>> {
+pub(super) fn stored_causes(names: Vec<Option<String>>) -> Result<Vec<i8>> {
     let known: Vec<&str> = Cause::of_aborts().map(Cause::name).collect();
     let names = words("causes", names, &known)?;
     Ok(names.into_iter().filter_map(Cause::from_name).map(Cause::stored).collect())

@@ -28,41 +28,19 @@ fn taskq_release_tasks(
         if task_ids.is_none() && actors.is_none() && actions.is_none() {
             return Err(Refusal::nothing_to_release());
         }
-        let found: Vec<TaskNo> = match (task_ids, actions) {
-            (Some(ids), actions) => NAMED.query((ids, actors.clone(), actions)),
-            (None, Some(actions)) => OF_ACTIONS.query((actors.clone(), actions)),
-            (None, None) => OF_ACTORS.query(actors.clone()),
-        };
+        let found: Vec<TaskNo> = FOUND.query((task_ids, actors.clone(), actions));
         release(&found, actors, cut_status(status))
     })
 }
 
-/// Those in progress of the tasks with these ids, and with these actors and actions if any are given.
-static NAMED: Statement<(&[&str], &[&str], &[&str]), TaskNo> = Statement::new(
-    c"SELECT r.task_no
-        FROM (SELECT DISTINCT u.id FROM pg_catalog.unnest($1) AS u(id)) AS u
-       CROSS JOIN LATERAL (SELECT t.task_no FROM taskq.task t WHERE t.id = u.id OFFSET 0) AS t
-       CROSS JOIN LATERAL (SELECT r.task_no, r.nonce, r.actor_id, r.action_no FROM taskq.run r
-                            WHERE r.task_no = t.task_no OFFSET 0) AS r
-       WHERE r.nonce <> 0 AND ($2 IS NULL OR r.actor_id = ANY ($2))
-         AND ($3 IS NULL OR (SELECT a.name = ANY ($3) FROM taskq.action a WHERE a.action_no = r.action_no))",
-);
-
-/// Those in progress of these actions, and with these actors if any are given: walks what is ready or in progress of the actions.
-static OF_ACTIONS: Statement<(&[&str], &[&str]), TaskNo> = Statement::new(
-    c"SELECT r.task_no
-        FROM taskq.action a
-       CROSS JOIN LATERAL (SELECT r.task_no, r.nonce, r.actor_id FROM taskq.run r
-                            WHERE r.action_no = a.action_no AND r.lane = 0
-                           UNION ALL
-                           SELECT r.task_no, r.nonce, r.actor_id FROM taskq.run r
-                            WHERE r.action_no = a.action_no AND r.lane <> 0) AS r
-       WHERE a.name = ANY ($2) AND r.nonce <> 0 AND ($1 IS NULL OR r.actor_id = ANY ($1))",
-);
-
-/// Those in progress with these actors: walks all that is ready or in progress. An index would make every grant write to it.
-static OF_ACTORS: Statement<&[&str], TaskNo> = Statement::planned_each_time(
-    c"SELECT r.task_no FROM taskq.run r WHERE r.nonce <> 0 AND r.actor_id = ANY ($1)",
+/// Those in progress with one of these ids, actors and actions each, where such are given. Without ids it walks all that is ready or in
+/// progress: an index on actors would make every grant write to it.
+static FOUND: Statement<(&[&str], &[&str], &[&str]), TaskNo> = Statement::planned_each_time(
+    c"SELECT r.task_no FROM taskq.run r
+       WHERE r.nonce <> 0
+         AND ($1 IS NULL OR r.task_no = ANY (ARRAY(SELECT t.task_no FROM taskq.task t WHERE t.id = ANY ($1))))
+         AND ($2 IS NULL OR r.actor_id = ANY ($2))
+         AND ($3 IS NULL OR r.action_no = ANY (ARRAY(SELECT a.action_no FROM taskq.action a WHERE a.name = ANY ($3))))",
 );
 
 /// Ends the tries of those that are still in progress, and owned by these actors if any are given, once they are locked in the global

@@ -1,9 +1,8 @@
 //! `retry_tasks`: aborted tasks get another chance.
 
-use pgrx::datum::TimestampWithTimeZone;
 use pgrx::prelude::*;
 
-use super::filter::{Filter, Filters, on_ends, on_tasks};
+use super::filter::{Filter, Filters, filtered, on_ends, on_tasks};
 use crate::clock;
 use crate::error::Result;
 use crate::locks::restartable;
@@ -15,32 +14,10 @@ use crate::revive::{Again, start_over};
 use crate::rights::{self, Doing};
 use crate::store::numbers;
 
-/// `taskq.retry_tasks(task_ids, actions, groups, status_like, causes, settled_since, settled_until, max_tasks)
-/// -> bigint`
-#[pg_extern(sql = "")]
-#[allow(clippy::too_many_arguments)]
-fn taskq_retry_tasks(
-    task_ids: Option<Vec<Option<String>>>,
-    actions: Option<Vec<Option<String>>>,
-    groups: Option<Vec<Option<String>>>,
-    status_like: Option<&str>,
-    causes: Option<Vec<Option<String>>>,
-    settled_since: Option<TimestampWithTimeZone>,
-    settled_until: Option<TimestampWithTimeZone>,
-    max_tasks: Option<i32>,
-) -> i64 {
-    rights::for_caller(|| {
-        retry(Filter::of_arguments(
-            task_ids,
-            actions,
-            groups,
-            status_like,
-            causes,
-            settled_since,
-            settled_until,
-            max_tasks,
-        )?)
-    })
+filtered! {
+    /// `taskq.retry_tasks(task_ids, actions, groups, status_like, causes, settled_since, settled_until, max_tasks)
+    /// -> bigint`
+    fn taskq_retry_tasks, retry
 }
 
 /// May walk all settled tasks: there is no index on how tasks ended. Those that ended first come first.

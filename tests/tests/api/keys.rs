@@ -73,6 +73,10 @@ fn malformed() -> Vec<(Value, &'static str)> {
         (json!({"action": "x", "priority": 1.5}), "key \"priority\" is 1.5, not an integer"),
         (json!({"action": "x", "seed": "yes"}), "key \"seed\" is a string, not true or false"),
         (json!({"action": "x", "depends_on": ["a", 5]}), "key \"depends_on\", entry 2, is a number"),
+        (json!({"action": "x", "depends_on": [null]}), "key \"depends_on\", entry 1, is null"),
+        (json!({"action": "x", "depends_on": "a"}), "key \"depends_on\" is a string, not an array"),
+        (json!({"action": "x", "depends_on": [{"condition": "settled"}]}), "entry 1: key \"id\" is missing"),
+        (json!({"action": "x", "backoff": []}), "key \"backoff\": it is an array, not an object"),
         (json!({"action": "x", "depends_on": [["a"]]}), "key \"depends_on\", entry 1, is an array"),
         (
             json!({"action": "x", "to_signal_after": [{"id": "a", "condition": "done"}]}),
@@ -166,6 +170,8 @@ fn the_hint_is_about_the_object_or_the_value_in_question() {
             "Give an integer from 1 up, or leave it out for what is set for the action.",
         ),
         ("max_tries", json!("3"), "a string", "Give an integer."),
+        ("max_tries", json!(1.5), "1.5", "Give an integer from -2147483648 to 2147483647."),
+        ("depends_on", json!([null]), "null", "Leave such an entry out."),
         ("not_before", json!("noon"), "noon", "Give a timestamp, such as \"2030-01-31 12:00 UTC\"."),
         ("seed", json!("yes"), "a string", "Give true or false."),
     ] {
