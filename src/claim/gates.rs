@@ -24,7 +24,6 @@ use super::call::{Call, Grant};
 use super::merge;
 use super::reasons;
 use super::way::{Found, Stretch, Way};
-use crate::flow::actions::Action;
 use crate::locks::turnstile;
 use crate::number::{Lane, Position, ReasonNo, TaskNo};
 use crate::pg::clock::Time;
@@ -161,7 +160,7 @@ fn belongs_into_lane(call: &Call, grant: &Grant, group: &str, limited: bool, has
     let per_group = action.is_some_and(|a| a.max_per_group.is_some());
     (limited && !has_slot(grant.task_no, &Limit::of_group(group)))
         || (per_group && !has_slot(grant.task_no, &Limit::per_group(&grant.action, group)))
-        || (grant.lane == Lane::NONE && action.is_some_and(Action::gives_lanes))
+        || (grant.lane == Lane::NONE && action.is_some_and(|action| action.gives_lanes()))
 }
 
 /// The entries without a merge key, and of those with one the leaders.

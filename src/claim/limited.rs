@@ -116,7 +116,7 @@ pub(super) fn sources<'a>(actions: &[&'a Action], laned: &HashSet<i32>) -> Vec<S
         .filter(|a| a.has_lanes() || laned.contains(&a.action_no))
         .map(|a| a.action_no)
         .collect();
-    let names = actions.iter().filter(|a| laned.contains(&a.action_no)).map(|a| a.name.clone());
+    let names = actions.iter().filter(|a| laned.contains(&a.action_no)).map(|a| a.named.name.clone());
     let full = if laned.is_empty() { Vec::new() } else { full_lanes(names) };
     actions
         .iter()
@@ -124,14 +124,14 @@ pub(super) fn sources<'a>(actions: &[&'a Action], laned: &HashSet<i32>) -> Vec<S
             action,
             laned: laned.contains(&action.action_no),
             full: lanes::full_in(action, &full),
-            turns: first_number(actions, &action.name).unwrap_or(action.action_no),
+            turns: first_number(actions, &action.named.name).unwrap_or(action.action_no),
         })
         .collect()
 }
 
 /// The actions come in the order of their numbers.
 fn first_number(actions: &[&Action], name: &str) -> Option<i32> {
-    actions.iter().find(|action| action.name == name).map(|action| action.action_no)
+    actions.iter().find(|action| action.named.name == name).map(|action| action.action_no)
 }
 
 /// What a round has not got.
@@ -223,11 +223,11 @@ fn ask(
 fn limits(action: &Action, candidate: &Candidate, own: &HashMap<String, i32>) -> Vec<(Limit, i32)> {
     let mut limits = Vec::new();
     if let Some(most) = action.max_concurrency {
-        limits.push((Limit::of_action(&action.name), most));
+        limits.push((Limit::of_action(&action.named.name), most));
     }
     if let Some(group) = &candidate.group {
         if let Some(most) = action.max_per_group {
-            limits.push((Limit::per_group(&action.name, group), most));
+            limits.push((Limit::per_group(&action.named.name, group), most));
         }
         if let Some(most) = own.get(group) {
             limits.push((Limit::of_group(group), *most));
@@ -251,7 +251,7 @@ fn close(sources: &mut Vec<Source>, refused: &[(Candidate, Full)], reservations:
         if !reservations.is_used_up(sources[at].action, full) {
             continue;
         }
-        let of_action = Limit::of_action(&sources[at].action.name);
+        let of_action = Limit::of_action(&sources[at].action.named.name);
         if *full == Full::Rate || *full == Full::Slots(of_action) {
             sources.remove(at);
         } else if !sources[at].full.contains(&candidate.lane) {
@@ -282,7 +282,7 @@ fn move_into_lanes(
         let Some(source) = sources.iter_mut().find(|s| s.action.action_no == action_no) else { continue };
         if !source.laned {
             source.laned = true;
-            let full = full_lanes([source.action.name.clone()].into_iter());
+            let full = full_lanes([source.action.named.name.clone()].into_iter());
             source.full.extend(lanes::full_in(source.action, &full));
         }
         claim.move_into_lanes(source.action, from, to_move);

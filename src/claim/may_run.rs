@@ -155,7 +155,7 @@ impl Asked {
             })
         });
         let Some((group, workgroup, merge_key)) = names.into_iter().flatten().next() else { return false };
-        let action = entry.action.map_or("", |action| action.name.as_str());
+        let action = entry.action.map_or("", |action| action.named.name.as_str());
         let key = MergeKey::of(action, group.as_deref(), merge_key.as_deref());
         if group.is_some_and(|group| self.holds_group(group, entry)) {
             return true;
@@ -178,7 +178,7 @@ impl Asked {
             let set = reasons::groups(&[group.as_str()]).into_iter().next();
             set.map(|(_, paused, limited)| Group { paused, limited }).unwrap_or_default()
         });
-        let has_lane = group.limited || entry.action.is_some_and(Action::gives_lanes);
+        let has_lane = group.limited || entry.action.is_some_and(|action| action.gives_lanes());
         group.paused || has_lane && !entry.in_lane
     }
 }

@@ -105,8 +105,8 @@ impl Reservations {
             }
         }
         if let Some((most, period)) = action.rate {
-            let rate = self.rates.entry(action.name.clone()).or_insert_with(|| Rate {
-                bucket: Bucket::lock(&action.name, most, period, call.now),
+            let rate = self.rates.entry(action.named.name.clone()).or_insert_with(|| Rate {
+                bucket: Bucket::lock(&action.named.name, most, period, call.now),
                 granted: 0,
                 reserved: 0,
             });
@@ -127,7 +127,7 @@ impl Reservations {
         for (limit, position) in reserved.slots {
             self.used.push((limit, position, task_no));
         }
-        if let Some(rate) = self.rates.get_mut(&action.name).filter(|_| reserved.rated) {
+        if let Some(rate) = self.rates.get_mut(&action.named.name).filter(|_| reserved.rated) {
             rate.reserved -= 1;
             rate.granted += 1;
         }
@@ -138,7 +138,7 @@ impl Reservations {
         for (limit, position) in reserved.slots {
             self.free.entry(limit).or_default().push(position);
         }
-        if let Some(rate) = self.rates.get_mut(&action.name).filter(|_| reserved.rated) {
+        if let Some(rate) = self.rates.get_mut(&action.named.name).filter(|_| reserved.rated) {
             rate.reserved -= 1;
         }
     }
@@ -148,7 +148,7 @@ impl Reservations {
     pub(super) fn is_used_up(&self, action: &Action, full: &Full) -> bool {
         match full {
             Full::Slots(limit) => self.free.get(limit).is_none_or(Vec::is_empty),
-            Full::Rate => self.rates.get(&action.name).is_none_or(|rate| rate.left() == 0),
+            Full::Rate => self.rates.get(&action.named.name).is_none_or(|rate| rate.left() == 0),
         }
     }
 
@@ -182,7 +182,7 @@ impl Reservations {
             let Some(bucket) = rate.bucket else { continue };
             bucket.take(name, rate.granted);
             if rate.left() > 0 || in_transaction_block() {
-                actions.iter().filter(|a| a.name == *name).for_each(|a| wake::ready(a.action_no));
+                actions.iter().filter(|a| a.named.name == *name).for_each(|a| wake::ready(a.action_no));
             }
         }
     }

@@ -314,7 +314,7 @@ fn granted(call: &Call, h: &Held, task: &Row) -> Grant {
         priority: h.priority,
         position: h.position,
         id: task.get(task::ID),
-        action: call.action(h.action_no).map(|a| a.name.clone()).unwrap_or_default(),
+        action: call.action(h.action_no).map(|a| a.named.name.clone()).unwrap_or_default(),
         body: task.get(task::BODY),
         metadata: task.get(task::METADATA),
         checkpoint: None,

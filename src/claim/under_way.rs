@@ -94,7 +94,7 @@ impl<'a> Claim<'a> {
         for (stretch, from) in met {
             let room = self.room_to_move(most);
             if room > 0 {
-                let action = self.call.action(stretch.action_no).map_or("", |a| a.name.as_str());
+                let action = self.call.action(stretch.action_no).map_or("", |a| a.named.name.as_str());
                 self.moves += sweep::move_all(&self.found, stretch, from, action, room);
             }
         }

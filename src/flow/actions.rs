@@ -1,10 +1,9 @@
 //! What other modules need of the settings of actions, such as to claim and to end tries.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Deref;
 use std::rc::Rc;
 use std::time::Duration;
-
-use pgrx::datum::Interval;
 
 use super::rates;
 use crate::guc;
@@ -15,63 +14,41 @@ use crate::pg::json::JsonText;
 use crate::pg::session::{check_for_interrupts, random_62_bits};
 use crate::pg::statement::Statement;
 use crate::pg::table::{Key, look};
-use crate::store::action_setting::Named;
+use crate::store::action_setting::{Named, Setting};
 use crate::store::{known_actions, known_lanes, run, slot};
 
-/// An action number with what is set for its name.
+/// An action number with what is set for its name, to which it dereferences.
 #[derive(Clone, Debug)]
 pub(crate) struct Action {
     /// One of the numbers that stand for the name.
     pub(crate) action_no: i32,
-    /// The name that tasks are inserted and claimed with.
-    pub(crate) name: String,
-    /// An operator has paused it: none of its tasks is granted.
-    pub(crate) paused: bool,
-    /// The lease of tasks that say nothing about it, where the claim says nothing either.
-    pub(crate) lease: Option<Interval>,
-    /// How long after its grant a try can have a deadline at most, of tasks that say nothing about it.
-    pub(crate) max_run_time: Option<Interval>,
-    /// How many of its tasks may be in progress; `None`: any number.
-    pub(crate) max_concurrency: Option<i32>,
-    /// How many grants it allows, and in which time; `None`: any number.
-    pub(crate) rate: Option<(i32, Interval)>,
-    /// How many tasks of one group may be in progress.
-    pub(crate) max_per_group: Option<i32>,
-    /// Its groups take turns.
-    pub(crate) fair: bool,
+    /// The name, and what is set for it.
+    pub(crate) named: Rc<Named>,
     /// There may be entries in lanes, as of when the action was looked up.
-    pub(crate) laned: bool,
+    laned: bool,
+}
+
+impl Deref for Action {
+    type Target = Setting;
+
+    fn deref(&self) -> &Setting {
+        &self.named.setting
+    }
 }
 
 impl Action {
-    fn new(named: &Named, action_no: i32, laned: bool) -> Self {
-        let set = &named.setting;
-        Action {
-            action_no,
-            name: named.name.clone(),
-            paused: set.paused,
-            lease: set.lease,
-            max_run_time: set.max_run_time,
-            max_concurrency: set.max_concurrency,
-            rate: set.rate,
-            max_per_group: set.max_per_group,
-            fair: set.fair,
-            laned,
-        }
-    }
-
     /// Whether neither a pause nor `max_concurrency` nor the rate keeps the next task of it from being granted.
     pub(crate) fn lets_one_go(&self, now: Time) -> bool {
         self.lets_one_go_in_time()
-            && self
-                .rate
-                .is_none_or(|(limit, period)| rates::next_grant(&self.name, limit, period, now).is_none())
+            && self.rate.is_none_or(|(limit, period)| {
+                rates::next_grant(&self.named.name, limit, period, now).is_none()
+            })
     }
 
     /// Whether time alone lets the next task of it go: now, or as its rate says. (A pause and full slots end with
     /// a commit that wakes.)
     pub(crate) fn lets_one_go_in_time(&self) -> bool {
-        !self.paused && self.max_concurrency.is_none_or(|limit| slot::any_free(&self.name, limit))
+        !self.paused && self.max_concurrency.is_none_or(|limit| slot::any_free(&self.named.name, limit))
     }
 
     /// Whether a claim has to choose before it takes: there are limits to ask, or lanes to look into.
@@ -82,11 +59,6 @@ impl Action {
     /// Whether entries may be in lanes.
     pub(crate) fn has_lanes(&self) -> bool {
         self.laned || self.gives_lanes()
-    }
-
-    /// Whether every task of it that has a group belongs into the lane of that.
-    pub(crate) fn gives_lanes(&self) -> bool {
-        self.fair || self.max_per_group.is_some()
     }
 }
 
@@ -120,7 +92,7 @@ pub(crate) fn for_claim(names: &[String]) -> Vec<Action> {
                 // A look last: the lanes that are excepted may be long, and it would pass all of them.
                 let laned =
                     named.setting.gives_lanes() || known_lanes::has_excepted(action_no) || !bare && entered();
-                Action::new(named, action_no, laned)
+                Action { action_no, named: Rc::clone(named), laned }
             };
             numbers.map(of).collect()
         })
@@ -136,7 +108,7 @@ pub(crate) fn next_grant(settings: &[Action], now: Time) -> Option<Time> {
         .filter(|a| !a.paused)
         .filter_map(|a| {
             let (limit, period) = a.rate?;
-            rates::next_grant(&a.name, limit, period, now)
+            rates::next_grant(&a.named.name, limit, period, now)
         })
         .min()
 }

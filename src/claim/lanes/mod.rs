@@ -85,7 +85,7 @@ pub(crate) fn with_entries<'a>(actions: impl Iterator<Item = &'a Action>) -> Vec
     if laned.is_empty() {
         return Vec::new();
     }
-    let full = full_lanes(laned.iter().map(|a| a.name.clone()));
+    let full = full_lanes(laned.iter().map(|a| a.named.name.clone()));
     let has_entry = |action: &Action| {
         let known = known_lanes::known(action.action_no);
         top(action.action_no, &known, full_in(action, &full), ABOVE_ALL, false).0.is_some()
@@ -95,5 +95,8 @@ pub(crate) fn with_entries<'a>(actions: impl Iterator<Item = &'a Action>) -> Vec
 
 /// The lanes that are full for an action.
 pub(super) fn full_in(action: &Action, full: &[(String, Lane)]) -> Vec<Lane> {
-    full.iter().filter(|(name, _)| name.is_empty() || *name == action.name).map(|(_, lane)| *lane).collect()
+    full.iter()
+        .filter(|(name, _)| name.is_empty() || *name == action.named.name)
+        .map(|(_, lane)| *lane)
+        .collect()
 }
