@@ -22,8 +22,8 @@ pub(crate) use checks::{
     interval_problem,
 };
 pub(crate) use element::{
-    AwaitedSpec, DependencySpec, ReturnSpec, SignalSpec, parse_awaited, parse_children, parse_dependencies,
-    parse_tasks,
+    AwaitedSpec, DependencySpec, ReturnSpec, Said, SignalSpec, parse_awaited, parse_children,
+    parse_dependencies, parse_tasks,
 };
 pub(crate) use kind::Element;
 pub(crate) use meant::near;

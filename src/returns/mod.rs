@@ -16,7 +16,7 @@ pub(crate) mod tries;
 
 pub(crate) use children::Children;
 pub(crate) use revoke::revoke;
-pub(crate) use said::{Return, Said};
+pub(crate) use said::Return;
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,14 +1,11 @@
 //! What a return says, checked.
 
-use pgrx::datum::Interval;
-
 use super::children::Children;
 use super::end::{End, GivenBack};
 use super::suspend::Suspension;
 use super::tries::TryEnd;
 use crate::error::{Refusal, Result};
-use crate::input::{AwaitedSpec, TaskSpec, check_interval, check_value, cut_status, near};
-use crate::pg::json::JsonText;
+use crate::input::{Said, check_interval, check_value, cut_status, near};
 use crate::state::Outcome;
 use crate::words::word;
 
@@ -25,29 +22,6 @@ pub(crate) enum Return {
     Suspend(Box<Suspension>),
     /// Not at all, since the result is too large: it is refused alone, and spoils no other of the call.
     TooLarge,
-}
-
-/// What a return says beside how it ends; what is left out is `None`, or false.
-#[derive(Default)]
-pub(crate) struct Said {
-    /// A text for people.
-    pub(crate) status: Option<String>,
-    /// What the task leaves to its dependents. Not kept of one that is given back or suspended.
-    pub(crate) result: Option<JsonText>,
-    /// How long one that goes on later is not granted again.
-    pub(crate) retry_after: Option<Interval>,
-    /// As they were given: none at all is not the same as no child.
-    pub(crate) children: Option<Vec<TaskSpec>>,
-    /// What depends on the task waits for the children, too; of one that goes on later, the task itself.
-    pub(crate) children_block: bool,
-    /// How long the children are held back; with them the dependents of a task that settles.
-    pub(crate) delay_children: Option<Interval>,
-    /// The try does not count.
-    pub(crate) uncounted: bool,
-    /// What the task is to wait for before it goes on.
-    pub(crate) depends_on: Option<Vec<AwaitedSpec>>,
-    /// How long it waits for that and its children at most.
-    pub(crate) wait_at_most: Option<Interval>,
 }
 
 /// The codes that there are.

@@ -9,12 +9,12 @@ use super::args::pairs;
 use crate::clock;
 use crate::error::{NO_SUCH_TASK, Refusal, Result, TOO_LARGE, required};
 use crate::flow::workgroups::{self, Delayed};
-use crate::input::{self, ReturnSpec, check_interval};
+use crate::input::{self, ReturnSpec, Said, check_interval};
 use crate::pg::clock::length;
 use crate::pg::json::JsonText;
 use crate::pg::rows::Rows;
 use crate::pg::throw::notice;
-use crate::returns::{Entry, Given, Return, Said, return_all, tokens};
+use crate::returns::{Entry, Given, Return, return_all, tokens};
 use crate::rights::{self, Doing};
 use crate::token::Token;
 use crate::verbs::insert::json;
@@ -134,19 +134,8 @@ impl Returning {
             .enumerate()
             .map(|(i, spec): (usize, ReturnSpec)| {
                 let code = spec.status_code.as_deref().unwrap_or("completed");
-                idle |= Idle::of(code, spec.result.is_some(), spec.retry_after.is_some());
-                let said = Said {
-                    status: spec.status,
-                    result: spec.result,
-                    retry_after: spec.retry_after,
-                    children: spec.children,
-                    children_block: spec.children_block,
-                    delay_children: spec.delay_children,
-                    uncounted: !spec.count_try,
-                    depends_on: spec.depends_on,
-                    wait_at_most: spec.wait_at_most,
-                };
-                let ending = Return::parse(code, said)
+                idle |= Idle::of(code, spec.said.result.is_some(), spec.said.retry_after.is_some());
+                let ending = Return::parse(code, spec.said)
                     .map_err(|refusal| refusal.of_return(i + 1, spec.task_id.as_deref()))?;
                 Ok((spec.task_id, spec.token, ending))
             })

@@ -13,8 +13,8 @@ pub(crate) use arrays::{parse_awaited, parse_children, parse_dependencies, parse
 pub(crate) use awaited::AwaitedSpec;
 pub(crate) use link::DependencySpec;
 pub(super) use read::body_of;
-pub(crate) use returned::ReturnSpec;
 pub(super) use returned::parse_return;
+pub(crate) use returned::{ReturnSpec, Said};
 pub(crate) use signalled::SignalSpec;
 pub(super) use signalled::parse_signal;
 pub(super) use task::parse_task;

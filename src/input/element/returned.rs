@@ -22,26 +22,32 @@ pub(crate) struct ReturnSpec {
     pub(crate) token: Option<Uuid>,
     /// The code that the task is returned with, not checked yet; `None`: completed.
     pub(crate) status_code: Option<String>,
-    /// A text for people.
-    pub(crate) status: Option<String>,
-    /// What the task leaves to its dependents.
-    pub(crate) result: Option<JsonText>,
-    /// How long one that is given back is not granted again; `None`: its back-off if the try counts and it is not suspended, else no
-    /// time.
-    pub(crate) retry_after: Option<Interval>,
-    /// Tasks that are inserted with the return. None at all is not the same as an empty list.
-    pub(crate) children: Option<Vec<TaskSpec>>,
-    /// What depends on the task waits for the children, too; of one that is given back, the task itself.
-    pub(crate) children_block: bool,
-    /// How long the children are held back, from the return on; with them the dependents of one that settles.
-    pub(crate) delay_children: Option<Interval>,
     /// How long the workgroup of the task is held back at least, from the return on.
     pub(crate) delay_workgroup: Option<Interval>,
-    /// Whether the try counts; false only for one that is given back.
-    pub(crate) count_try: bool,
+    /// The rest.
+    pub(crate) said: Said,
+}
+
+/// What a return says beside how it ends; what is left out is `None`, or false.
+#[derive(Default)]
+pub(crate) struct Said {
+    /// A text for people.
+    pub(crate) status: Option<String>,
+    /// What the task leaves to its dependents. Not kept of one that is given back or suspended.
+    pub(crate) result: Option<JsonText>,
+    /// How long one that goes on later is not granted again.
+    pub(crate) retry_after: Option<Interval>,
+    /// As they were given: none at all is not the same as no child.
+    pub(crate) children: Option<Vec<TaskSpec>>,
+    /// What depends on the task waits for the children, too; of one that goes on later, the task itself.
+    pub(crate) children_block: bool,
+    /// How long the children are held back; with them the dependents of a task that settles.
+    pub(crate) delay_children: Option<Interval>,
+    /// The try does not count.
+    pub(crate) uncounted: bool,
     /// What the task is to wait for before it goes on.
     pub(crate) depends_on: Option<Vec<AwaitedSpec>>,
-    /// How long it waits for `depends_on` and its children at most; `None`: for ever.
+    /// How long it waits for that and its children at most.
     pub(crate) wait_at_most: Option<Interval>,
 }
 
@@ -105,15 +111,17 @@ pub(in crate::input) fn parse_return(n: usize, json: &str, intervals: &mut Inter
             .map(|token| Uuid::from_bytes(token.into_bytes())),
         task_id,
         status_code: raw.status_code,
-        status: raw.status,
-        result: raw.result.map(|value| JsonText(value.get().to_owned())),
-        retry_after,
-        children,
-        children_block: raw.children_block.unwrap_or(false),
-        delay_children,
         delay_workgroup,
-        count_try: raw.count_try.unwrap_or(true),
-        depends_on,
-        wait_at_most,
+        said: Said {
+            status: raw.status,
+            result: raw.result.map(|value| JsonText(value.get().to_owned())),
+            retry_after,
+            children,
+            children_block: raw.children_block.unwrap_or(false),
+            delay_children,
+            uncounted: !raw.count_try.unwrap_or(true),
+            depends_on,
+            wait_at_most,
+        },
     })
 }
