@@ -119,29 +119,32 @@ macro_rules! insertion {
         ) -> $($returns)* {
             let $keys = Keys {
                 action: None,
-                priority,
-                max_tries,
-                lease,
                 not_before,
                 delay,
-                depends_on,
-                to_signal_after,
-                spontaneous,
-                post_result,
-                group_id,
-                retention,
-                metadata,
-                backoff,
-                workgroup,
-                merge_key,
-                seed,
-                unique_by,
-                retention_aborted,
-                num_required,
-                signal,
                 expires_at,
                 expires_in,
-                max_run_time,
+                depends_on,
+                to_signal_after,
+                metadata,
+                unique_by,
+                plain: TaskSpec {
+                    priority: priority.unwrap_or(0),
+                    max_tries,
+                    lease,
+                    max_run_time,
+                    num_required,
+                    spontaneous: spontaneous.unwrap_or(false),
+                    signal: signal.unwrap_or(false),
+                    post_result: post_result.unwrap_or(false),
+                    group: group_id,
+                    retention,
+                    retention_aborted: retention_aborted.or(retention),
+                    backoff: backoff.and_then(JsonText::from_argument),
+                    workgroup,
+                    merge_key,
+                    seed: seed.unwrap_or(false),
+                    ..TaskSpec::default()
+                },
             };
             let $options = || Options::parse(on_conflict, if_missing);
             $body
@@ -232,29 +235,16 @@ fn with_ids(
 /// The keys that all tasks of a call share.
 struct Keys {
     action: Option<String>,
-    priority: Option<i32>,
-    max_tries: Option<i32>,
-    lease: Option<Interval>,
     not_before: Option<TimestampWithTimeZone>,
     delay: Option<Interval>,
-    depends_on: Option<Vec<Option<String>>>,
-    to_signal_after: Option<Vec<Option<String>>>,
-    spontaneous: Option<bool>,
-    post_result: Option<bool>,
-    group_id: Option<String>,
-    retention: Option<Interval>,
-    metadata: Option<AnyElement>,
-    backoff: Option<AnyElement>,
-    workgroup: Option<String>,
-    merge_key: Option<String>,
-    seed: Option<bool>,
-    unique_by: Option<AnyElement>,
-    retention_aborted: Option<Interval>,
-    num_required: Option<i32>,
-    signal: Option<bool>,
     expires_at: Option<TimestampWithTimeZone>,
     expires_in: Option<Interval>,
-    max_run_time: Option<Interval>,
+    depends_on: Option<Vec<Option<String>>>,
+    to_signal_after: Option<Vec<Option<String>>>,
+    metadata: Option<AnyElement>,
+    unique_by: Option<AnyElement>,
+    /// Those that are as they are given.
+    plain: TaskSpec,
 }
 
 impl Keys {
@@ -282,32 +272,16 @@ impl Keys {
         let not_before = time(("not_before", self.not_before), ("delay", self.delay))?;
         let expires_at = time(("expires_at", self.expires_at), ("expires_in", self.expires_in))?;
         let alike = TaskSpec {
-            id: None,
+            id: first.clone(),
             action,
-            body: None,
-            priority: self.priority.unwrap_or(0),
-            max_tries: self.max_tries,
-            lease: self.lease,
             not_before,
             expires_at,
-            max_run_time: self.max_run_time,
             depends_on: references(self.depends_on)?,
             to_signal_after: references(self.to_signal_after)?,
-            num_required: self.num_required,
-            spontaneous: self.spontaneous.unwrap_or(false),
-            signal: self.signal.unwrap_or(false),
-            post_result: self.post_result.unwrap_or(false),
-            group: self.group_id,
-            retention: self.retention,
-            retention_aborted: self.retention_aborted.or(self.retention),
             metadata,
-            backoff: self.backoff.and_then(JsonText::from_argument),
-            workgroup: self.workgroup,
-            merge_key: self.merge_key,
-            seed: self.seed.unwrap_or(false),
-            unique: None,
-        };
-        let alike = TaskSpec { id: first.clone(), ..alike }.checked(place(1))?;
+            ..self.plain
+        }
+        .checked(place(1))?;
         let unique_by = self.unique_by.and_then(JsonText::from_argument);
         let task = |n: usize, (id, body): (Option<String>, Option<String>)| {
             let unique = match &unique_by {
