@@ -46,7 +46,8 @@ const TYPES: [(&str, Kind); 15] = [
 ];
 
 /// All of them, by file.
-const VARIABLES: [(&str, &str, Kind); 40] = [
+const VARIABLES: [(&str, &str, Kind); 41] = [
+    ("background/call.rs", "IN_STEPS", UnderWay),
     ("background/call.rs", "STARTS", Cadence),
     ("claim/merge.rs", "KEYS", UnderWay),
     ("ends/actors.rs", "LOST", UnderWay),
