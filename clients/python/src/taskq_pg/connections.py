@@ -111,7 +111,9 @@ class Connections:
 
     @asynccontextmanager
     async def _use(self, in_loop: bool) -> AsyncIterator[Any]:
-        async with self._place(self._slots, in_loop):
+        slots = self._slots
+        await self._place(slots, in_loop)
+        try:
             closes = self._closes
             connection: Any = self._take(in_loop)
             if connection is None:
@@ -120,27 +122,36 @@ class Connections:
                 yield connection
             finally:
                 self._put(connection, closes, in_loop)
+        finally:
+            slots.give()
 
     @asynccontextmanager
     async def _lend(self, in_loop: bool) -> AsyncIterator[Any]:
-        async with self._place(self._lendable, in_loop), self._use(in_loop) as connection:
-            try:
-                yield connection
-            finally:
-                if self._resets(connection):
-                    connection.cursor_factory = psycopg.AsyncCursor if in_loop else psycopg.Cursor
-                    with _closed_by_errors(connection.pgconn):
-                        made = connection.execute(_RESET)
-                        cursor = await made if in_loop else made
-                        while cursor.nextset():
-                            pass
-                        row = cursor.fetchone()
-                        _check_prepared(await row if in_loop else row)
-                else:
-                    connection.pgconn.finish()
+        lendable = self._lendable
+        await self._place(lendable, in_loop)
+        try:
+            async with self._use(in_loop) as connection:
+                try:
+                    yield connection
+                finally:
+                    await self._reset(connection, in_loop)
+        finally:
+            lendable.give()
 
-    @asynccontextmanager
-    async def _place(self, slots: Slots, in_loop: bool) -> AsyncIterator[None]:
+    async def _reset(self, connection: Any, in_loop: bool) -> None:
+        if not self._resets(connection):
+            connection.pgconn.finish()
+            return
+        connection.cursor_factory = psycopg.AsyncCursor if in_loop else psycopg.Cursor
+        with _closed_by_errors(connection.pgconn):
+            made = connection.execute(_RESET)
+            cursor = await made if in_loop else made
+            while cursor.nextset():
+                pass
+            row = cursor.fetchone()
+            _check_prepared(await row if in_loop else row)
+
+    async def _place(self, slots: Slots, in_loop: bool) -> None:
         try:
             if in_loop:
                 await slots.take_async(_PATIENCE)
@@ -149,10 +160,6 @@ class Connections:
         except TimeoutError:
             text = f"none of {self.most} connections has become free in {_PATIENCE:g} seconds"
             raise TimeoutError(f"{text}: App(max_connections=…) allows more") from None
-        try:
-            yield
-        finally:
-            slots.give()
 
     def _resets(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
         """Tell whether the session may be reset, and reset what psycopg keeps for it."""
