@@ -318,7 +318,7 @@ def test_statements(taskq_app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     app = taskq_app
     done = threading.Event()
 
-    @app.workflow("work", lease="3 seconds")
+    @app.workflow("work", lease="9 seconds")
     def work(ctx: Context) -> None:
         ctx.step("s", lambda: 1)
         ctx.task.report("half", progress=0.5, checkpoint=1)

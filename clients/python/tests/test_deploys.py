@@ -26,13 +26,13 @@ class Version:
         if not one:
             settings["rate_period"] = "1 second"
 
-        @app.task("in a transaction", lease="20 seconds", **settings)
+        @app.task("in a transaction", lease="5 minutes", **settings)
         def transactional(_: int, task: taskq.Task) -> None:
             with app.connections.use() as connection, connection.transaction():
                 connection.execute("INSERT INTO done VALUES (%s)", [task.id])
                 task.complete(connection=connection)
 
-        @app.task("outside", lease="20 seconds", max_tries=5 + number % 2)
+        @app.task("outside", lease="5 minutes", max_tries=5 + number % 2)
         async def outside(_: int, task: taskq.Task) -> int:
             done[task.id] += 1
             return number
@@ -44,14 +44,14 @@ class Version:
 
     def _work(self) -> None:
         try:
-            self.app.work(concurrency=5, grace="30 seconds")
+            self.app.work(concurrency=5, grace="2 minutes")
         except BaseException as error:
             self.failures.append(error)
 
     def end(self) -> None:
         while not self.app.stop() and self.thread.is_alive():
             time.sleep(0.01)
-        self.thread.join(60)
+        self.thread.join(120)
         assert not self.thread.is_alive()
         assert not self.failures
         self.app.close()

@@ -147,10 +147,10 @@ def test_a_receiver_in_go_answers_202(taskq_app: App, tmp_path: Path) -> None:
             app = dispatcher(
                 conninfo(taskq_app), f"http://{address}/", ["render"], secret=key, with_token=True, lease="1 minute"
             )
-            [good, bad] = taskq_app.insert_many("render", [{"pages": 3}, {"pages": 0}])
+            [good, bad] = taskq_app.insert_many("render", [{"pages": 3}, {"pages": 0}], max_tries=1)
             with app, working(app):
                 until(lambda: state(taskq_app, good) == ends)
-                until(lambda: state(taskq_app, bad) in ("scheduled", "aborted"))
+                until(lambda: state(taskq_app, bad) == "aborted")
             if ends == "completed":
                 assert column(taskq_app, good, "result") == {"rendered": 3}
                 assert column(taskq_app, bad, "status") == 'nothing to render in {"pages": 0}'
