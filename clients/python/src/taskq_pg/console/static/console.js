@@ -78,6 +78,8 @@
   const seconds = (value) => value == null ? "" : value >= 3600 ? `${+(value / 3600).toFixed(1)} h` : value >= 60 ? `${+(value / 60).toFixed(1)} min`
     : value >= 1 ? `${+value.toFixed(1)} s` : `${Math.round(value * 1000)} ms`;
   const count = (value) => value == null ? "" : value >= 1e6 ? `${+(value / 1e6).toFixed(1)}M` : value >= 1e4 ? `${Math.round(value / 1e3)}k` : value.toLocaleString("en");
+  // Steps of an axis of times, in seconds.
+  const steps = [1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800];
   const drawn = [];
   function chart(place, data) {
     const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -92,7 +94,7 @@
     drawn.push(new window.uPlot({
       width: place.clientWidth, height: 150, legend: { show: false }, cursor: { y: false, drag: { x: false } },
       scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
-      axes: [{ ...axis, grid: { show: false }, values: (_, all) => all.map((at) => new Date(at * 1000).toISOString().slice(11, 16)) }, { ...axis, size: 52, values: (_, all) => all.map(text) }],
+      axes: [{ ...axis, grid: { show: false }, values: (_, all) => all.map((at) => new Date(at * 1000).toISOString().slice(11, 16)) }, { ...axis, size: 52, ...(text === seconds ? { incrs: steps } : {}), values: (_, all) => all.map(text) }],
       series: [{}, ...kind.map(([name, of]) => ({ label: name, stroke: colour(of), ...bars, ...(place.dataset.chart === "ended" ? { fill: colour(of) } : {}) }))],
     }, [data.at, ...kind.map(([name]) => data[name])], place));
   }
