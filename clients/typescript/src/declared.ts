@@ -1,4 +1,4 @@
-import { settingsOf } from "./encode.js";
+import { settingCall, settingsOf } from "./encode.js";
 import { sqlState } from "./errors.js";
 import type { ActionSettings, Logger } from "./types.js";
 
@@ -54,11 +54,12 @@ export class Declared {
     if (prune && this.#name === undefined)
       throw new TypeError("name the app to prune: new App({ name }) tells its settings from those of others");
     let gone = this.#gone(await this.#before(run));
-    for (const [action, settings] of this.#actions) await set(run, action, settingsOf(settings));
+    for (const [action, settings] of this.#actions)
+      await run(...settingCall("set_action", action, settingsOf(settings)));
     for (const [name, schedule] of this.#schedules) await run(SCHEDULE, [name, ...schedule]);
     if (prune) {
       for (const [action, names] of Object.entries(gone.settings ?? {}))
-        await set(run, action, settingsOf({ clear: names }));
+        await run(...settingCall("set_action", action, settingsOf({ clear: names })));
       for (const name of gone.schedules ?? []) await run("SELECT taskq.unschedule($1::text)", [name]);
       gone = {};
     }
@@ -73,7 +74,7 @@ export class Declared {
     const others: string[] = [];
     for (const [action, settings] of this.#actions) {
       const lacking = await lackingOf(run, action, settings, others);
-      if (lacking.length > 0) await set(run, action, lacking);
+      if (lacking.length > 0) await run(...settingCall("set_action", action, lacking));
     }
     for (const [name, schedule] of this.#schedules) {
       const [row] = await run(SCHEDULED, [name, ...schedule]);
@@ -138,11 +139,6 @@ export class Declared {
 }
 
 type Setting = ReturnType<typeof settingsOf>[number];
-
-async function set(run: Run, action: string, settings: Setting[]): Promise<void> {
-  const list = settings.map(({ key, type }, n) => `, ${key} => $${n + 2}::text::${type}`).join("");
-  await run(`SELECT taskq.set_action($1::text${list})`, [action, ...settings.map(({ value }) => value)]);
-}
 
 /** The settings that the database has none of; those that it has otherwise are told. */
 async function lackingOf(run: Run, action: string, settings: ActionSettings, others: string[]): Promise<Setting[]> {

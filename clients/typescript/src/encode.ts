@@ -115,6 +115,16 @@ export function settingsOf(settings: object): { key: string; type: string; value
   });
 }
 
+/** The statement that writes settings of an action or a group, and its values. */
+export function settingCall(
+  call: string,
+  name: string,
+  settings: ReturnType<typeof settingsOf>,
+): [string, (string | null)[]] {
+  const list = settings.map(({ key, type }, n) => `, ${key} => $${n + 2}::text::${type}`).join("");
+  return [`SELECT taskq.${call}($1::text${list})`, [name, ...settings.map(({ value }) => value)]];
+}
+
 /** The arguments of `taskq.set_action` and `taskq.set_group`. */
 export const SETTINGS: Record<string, string> = {
   max_tries: "integer",

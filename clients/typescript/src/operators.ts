@@ -1,4 +1,4 @@
-import { arrayOf, settingsOf } from "./encode.js";
+import { arrayOf, settingCall, settingsOf } from "./encode.js";
 import type { ActionSettings, GroupSettings, Id, Queryable, Selection, Target, TaskState } from "./types.js";
 
 /** A transaction of the caller's to act in. Absent: the app's own connection, committed at once. */
@@ -94,9 +94,7 @@ export abstract class Operators {
   }
 
   async #set(call: string, name: string, settings: object, { client }: InTransaction): Promise<void> {
-    const named = settingsOf(settings);
-    const list = named.map(({ key, type }, n) => `, ${key} => $${n + 2}::text::${type}`).join("");
-    await this.run(client, `SELECT taskq.${call}($1::text${list})`, [name, ...named.map(({ value }) => value)]);
+    await this.run(client, ...settingCall(call, name, settingsOf(settings)));
   }
 
   #target(verb: string, target: Target, options: InTransaction): Promise<number | boolean> {

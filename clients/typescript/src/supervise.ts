@@ -27,18 +27,17 @@ export async function supervise(
       ? undefined
       : watch(reload, { recursive: true }, (_, file) => {
           if (changed || file === null || !/^(?!.*(node_modules|\/\.|^\.)).*\.[cm]?[jt]sx?$/.test(file)) return;
+          // What changes before they begin anew is read by them then.
           changed = true;
           console.error("taskq: the code has changed");
           for (const child of children) child.kill("SIGTERM");
-          setTimeout(() => {
-            changed = false;
-          }, SHORTEST_LIFE);
         });
   const keep = async (command: string[], n: number) => {
     while (!stopping) {
       const begun = Date.now();
       const child = spawn(process.execPath, [...process.execArgv, ...command], { stdio: "inherit" });
       children.add(child);
+      changed = false;
       const [code, signal] = await once(child, "exit");
       children.delete(child);
       if (stopping || (ends && code === 0)) {
