@@ -81,6 +81,12 @@ for case; do
     look "look_$case" '`health()`' 'SELECT * FROM taskq.health()'
     look "look_$case" '`metrics()`' 'SELECT taskq.metrics()'
     look "look_$case" '`page()`' 'SELECT taskq.page()'
+    look "look_$case" '`find_tasks()`, 50 that are blocked' "SELECT * FROM taskq.find_tasks(states => '{blocked}')"
+    look "look_$case" '`find_tasks()`, of 20,000 that do not contain it' "SELECT * FROM taskq.find_tasks(body => '{\"n\": 1}')"
+    look "look_$case" '`find_tasks()`, in progress' "SELECT * FROM taskq.find_tasks(states => '{in-progress}')"
+    look "look_$case" '`series()`' 'SELECT * FROM taskq.series()'
+    look "look_$case" '`failures()`' 'SELECT * FROM taskq.failures()'
+    look "look_$case" '`inbox`, 25 of it' 'SELECT * FROM taskq.inbox ORDER BY position LIMIT 25'
     look "look_$case" '`count_tasks()`' 'SELECT * FROM taskq.count_tasks()'
     sql postgres -c "DROP DATABASE look_$case"
 done
