@@ -9,7 +9,9 @@ use crate::gate::Gate;
 use crate::tools::{Client, Worker, go, java, node, python, ruby};
 
 /// By what it is written with.
-const PROGRAMS: [(&str, fn() -> Command); 7] = [
+type Program = (&'static str, fn() -> Command);
+
+const PROGRAMS: [Program; 7] = [
     ("SQLAlchemy", || python("python/enqueue.py")),
     ("Django", || python("python/enqueue_django.py")),
     ("Node", || node("node/enqueue.js")),
