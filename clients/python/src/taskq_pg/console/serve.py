@@ -24,6 +24,8 @@ def serve(
     app = console(conninfo, hide_bodies=hide_bodies, token=token, title=title)
     config = uvicorn.Config(app, host=host, port=port, access_log=False, log_level="warning", server_header=False)
     listening = config.bind_socket()
+    # A browser that is quick waits, and is not refused.
+    listening.listen()
     shown = f"[{host}]" if ":" in host else host
     print(f"http://{shown}:{listening.getsockname()[1]}/?token={token}", flush=True)
     uvicorn.Server(config).run(sockets=[listening])

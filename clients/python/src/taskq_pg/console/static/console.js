@@ -21,7 +21,11 @@
   // How far each table is scrolled to the side.
   let aside = [];
   const tables = () => [...document.querySelectorAll("#live .scroll")];
-  document.addEventListener("htmx:beforeSwap", () => { aside = tables().map((table) => table.scrollLeft); });
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    aside = tables().map((table) => table.scrollLeft);
+    // What was selected while the answer was under way stays.
+    if (event.detail.target?.id === "live" && busy()) event.detail.shouldSwap = false;
+  });
   document.addEventListener("htmx:afterSettle", () => { tables().forEach((table, n) => { table.scrollLeft = aside[n] || 0; }); lost(false); mark(); later(every()); go(); });
   for (const name of ["htmx:sendError", "htmx:responseError", "htmx:timeout"])
     document.addEventListener(name, () => { lost(true); later(Math.max(5, every())); });
