@@ -110,7 +110,7 @@ fn so_do_callers_with_a_session_for_each_call() {
     session.run("SELECT taskq.insert_task('alive', 'x')");
     let mut granted = Vec::new();
     until("what is ready is granted, and the tries that have elapsed are ended", || {
-        granted.extend(cut_off(&db, &mut session, whole / 3));
+        granted.extend(cut_off(&db, &mut session, (whole / 3).max(Duration::from_millis(300))));
         (held(&mut session) == 1).then_some(())
     });
     assert_eq!(granted.len(), 1);
