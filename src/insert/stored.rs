@@ -62,8 +62,12 @@ pub(super) fn lock_stored(
     let both_ways = (!waited_for.is_empty() && !signalled.is_empty())
         || (!watched.is_empty() && tasks.iter().any(|t| !t.spec.to_signal_after.is_empty()));
     let guarded = both_ways && rights::may_block();
-    // Those with a unique key may yet be left out.
-    let plain = || tasks.iter().filter(|task| task.spec.unique.is_none());
+    // Those with a unique key may yet be left out, and so may all but the first with one id.
+    let mut seen: HashSet<&str> = HashSet::new();
+    let differ = inside.is_empty() || inside.len() == tasks.len();
+    let firsts: Vec<&NewTask> =
+        tasks.iter().copied().filter(|task| differ || seen.insert(&task.id)).collect();
+    let plain = || firsts.iter().filter(|task| task.spec.unique.is_none());
     let by_plain = plain().flat_map(|task| &task.spec.to_signal_after).map(|other| other.id.as_str());
     let replaced_by_plain =
         if replaced.is_empty() { vec![] } else { plain().map(|t| t.id.as_str()).collect() };

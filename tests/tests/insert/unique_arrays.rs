@@ -55,3 +55,13 @@ fn an_element_counts_as_ready_if_what_was_to_come_before_it_is_left_out() {
     assert_eq!(report(&mut session, tasks), ["old skipped old", "two skipped two", "two inserted"]);
     assert_eq!(session.one::<i64>("SELECT count(*) FROM taskq.unique_keys WHERE held"), 2);
 }
+
+/// On wrong code the call was refused for a dependency at which nothing looks.
+#[test]
+fn what_an_element_names_that_is_left_out_for_its_id_may_have_begun() {
+    let (_db, mut session) = start();
+    session.insert(json!([{"id": "held", "action": "y"}])).unwrap();
+    session.own_one("y");
+    let tasks = json!([{"id": "n", "action": "z"}, {"id": "n", "action": "z", "to_signal_after": ["held"]}]);
+    assert_eq!(session.insert_with(tasks, "on_conflict => 'skip'").unwrap(), ["n"]);
+}
