@@ -117,7 +117,12 @@ impl Names<'_> {
         let with_id = self.inside.get(reference.id.as_str()).copied();
         let stands_for = || self.came.meaning(&reference.id);
         let is_there = |other: &TaskNo| self.new.contains(other) || self.stored.has(*other);
-        let other = with_id.or_else(stands_for).filter(is_there);
+        let meant = with_id.or_else(stands_for);
+        if !waits && meant.is_some_and(|other| !self.new.contains(&other)) {
+            // Before anything is said of it: such a caller has not locked it.
+            rights::check_blocking()?;
+        }
+        let other = meant.filter(is_there);
         let Some(other) = other.or_else(|| self.stored.find(&reference.id)) else {
             return match self.ignore_missing {
                 true => Ok(None),

@@ -37,6 +37,7 @@ use crate::error::Result;
 use crate::input::OnHeld;
 use crate::number::TaskNo;
 use crate::pg::clock::Time;
+use crate::rights;
 use crate::settle::riders;
 use crate::store::unique_key::{self, Key, Pointer};
 use known::{Known, key_of};
@@ -108,8 +109,11 @@ impl Keys {
         if self.known.values().all(|known| known.holders().next().is_none()) {
             return;
         }
-        let named: HashSet<&str> =
-            tasks.iter().flat_map(|task| task.references()).map(|r| r.id.as_str()).collect();
+        // A caller that may not have stored tasks wait locks none for `to_signal_after`: a holder that is not locked must not count as gone.
+        let waited_for = tasks.iter().flat_map(|task| &task.spec.depends_on);
+        let signalled =
+            tasks.iter().filter(|_| rights::may_block()).flat_map(|task| &task.spec.to_signal_after);
+        let named: HashSet<&str> = waited_for.chain(signalled).map(|r| r.id.as_str()).collect();
         for task in tasks.iter().filter(|task| named.contains(task.id.as_str())) {
             if let Some(known) = key_of(&task.spec).and_then(|key| self.known.get_mut(&key)) {
                 known.named = true;
