@@ -42,7 +42,7 @@ struct Rounds<'a> {
     options: Options,
     now: Time,
     written: Vec<bool>,
-    /// Tasks with ids of elements, as they were seen last; those that are locked may be missing.
+    /// Tasks with ids of elements, as they were seen last; those that are locked may be missing, and no id is here whose row is written.
     seen: HashMap<String, TaskNo>,
 }
 
@@ -118,7 +118,13 @@ impl<'a> Rounds<'a> {
         {
             return Err(in_the_way::exists(&self.tasks[*first].id, refused.len() - 1));
         }
-        tried.iter().for_each(|task| self.written[task.element] = !refused.contains(&task.element));
+        for task in &tried {
+            self.written[task.element] = !refused.contains(&task.element);
+            if self.written[task.element] {
+                // Whose id it was when it was seen is no matter any more: the id is the element's.
+                self.seen.remove(&task.id);
+            }
+        }
         let comes = |task: &&&NewTask| !refused.contains(&task.element) && !keys.keep_out(task, self.now);
         let merged: BTreeSet<MergeKey> =
             left.iter().filter(comes).filter_map(|task| task.merge_key()).collect();
@@ -158,7 +164,12 @@ impl<'a> Rounds<'a> {
 
     /// The ids that the call goes by and has no lock for: those of elements, and those that dependencies name and that are missing.
     fn open_ids(&self, stored: Option<&Stored>) -> Vec<String> {
-        let own = self.own_ids();
+        let missing: Vec<&str> = stored.into_iter().flat_map(Stored::missing).collect();
+        // What has gone may have left its id to an element.
+        let written = || self.tasks.iter().filter(|task| self.written[task.element]);
+        let may_be_own = self.options.on_conflict == OnConflict::Skip || !missing.is_empty();
+        let own: HashSet<&str> =
+            if may_be_own { written().map(|task| task.id.as_str()).collect() } else { HashSet::new() };
         // One whose task was another's when it was seen has to be seen again.
         let is_other = |id: &str, locked: &TaskNo| self.seen.get(id).is_some_and(|seen| seen != locked);
         let locked = |id: &str| stored.and_then(|stored| stored.numbers.get(id));
@@ -170,7 +181,8 @@ impl<'a> Rounds<'a> {
                 && !own.contains(task.id.as_str())
         };
         let ids: HashSet<&str> = self.tasks.iter().filter(is_open).map(|task| task.id.as_str()).collect();
-        ids.into_iter().chain(stored.into_iter().flat_map(Stored::missing)).map(str::to_owned).collect()
+        let missing = missing.into_iter().filter(|id| !own.contains(id));
+        ids.into_iter().chain(missing).map(str::to_owned).collect()
     }
 
     /// Looks at these ids; whether any of them means something else than before.

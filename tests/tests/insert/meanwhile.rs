@@ -107,6 +107,33 @@ fn so_do_children_of_a_task_that_is_returned() {
     }
 }
 
+/// A call that was to replace a task by its key writes the id itself once that task has gone. In the next round the id is its own, and
+/// not that of a task for which the element is left out.
+#[test]
+fn the_id_of_a_task_that_has_gone_meanwhile_is_the_elements_own() {
+    let unique = json!({"key": "k", "on_conflict": "replace"});
+    let tasks = json!([
+        {"id": "a", "action": "x", "unique_by": unique}, {"id": "d", "action": "x"},
+        {"id": "e", "action": "x", "depends_on": ["a"]},
+    ]);
+    for begin in ["SET statement_timeout = '20s'", "SET statement_timeout = '20s'; BEGIN; SAVEPOINT s"] {
+        let (db, [mut session]) = Db::with_tasks(
+            json!([{"id": "a", "action": "x", "unique_by": unique}, {"id": "z", "action": "z"}]),
+        );
+        // Behind a task that has begun, and is then given back.
+        let grant = session.own_one("x");
+        session
+            .insert(json!([{"id": "s", "action": "x", "unique_by": unique, "depends_on": ["z"]}]))
+            .unwrap();
+        session
+            .run(&format!("SELECT taskq.return_task('a', '{}', 'pending', retry_after => '0')", grant.token));
+        let first = "SELECT taskq.delete_tasks('{a}'); SELECT taskq.insert_task('d', 'x')";
+        let answer = call_beside(&db, first, begin, "SELECT taskq.insert_tasks($1, 'skip')", &tasks);
+        assert_eq!(answer, Ok(vec!["a".to_owned(), "e".to_owned()]), "{begin}");
+        assert_eq!(edges(&mut session), ["a-e"], "{begin}");
+    }
+}
+
 /// What becomes of each element.
 const REPORT: &str =
     "SELECT concat_ws(' ', task_id, outcome, existing_id) FROM taskq.insert_tasks_report($1, on_conflict => ";
