@@ -269,7 +269,8 @@ SELECT t.id AS task_id,
        b.task_no AS position,
        t.id
   FROM taskq.blocked AS b
- CROSS JOIN LATERAL (SELECT t.* FROM taskq.task AS t WHERE t.task_no = b.task_no AND t.signal OFFSET 0) AS t
+ CROSS JOIN LATERAL (SELECT t.id, t.group_id, t.body, t.metadata, t.inserted_at, t.expires_at
+                       FROM taskq.task AS t WHERE t.task_no = b.task_no AND t.signal OFFSET 0) AS t
  WHERE b.spare < 0;
 COMMENT ON VIEW taskq.inbox IS 'signals that have not come: what waits for each, and until when';
 
