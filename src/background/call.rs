@@ -160,7 +160,7 @@ pub(crate) fn or_by_worker<T>(steps: impl FnOnce() -> T) -> T {
 
 static LISTENER: Listener = Listener { ended, ..Listener::DEAF };
 
-/// What this transaction has locked is free by now: the worker that comes may have it.
+/// The transaction is over for others, who find its rows free by now: the worker that comes may lock them.
 fn ended(end: End) {
     let is_over = !matches!(end, End::AbortSub(_) | End::CommitSub(_));
     if !is_over || !IN_STEPS.replace(false) || end != End::Abort {
